@@ -1,0 +1,218 @@
+"""What is known about a machine, an environment, a model and a launch line, each item with the place that says it.
+
+A :class:`Facts` is a list of :class:`Fact`, nothing more: collectors and parsers add to it and never judge. Several places may
+state one key; the more direct source wins (:data:`PRECEDENCE`), the others stay visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Scalar: TypeAlias = "bool | int | float | str"
+Value: TypeAlias = "Scalar | list[str]"
+Kind = Literal["version", "number", "bool", "str", "list", "any"]
+
+# How directly a source speaks of the thing at hand, best first: what a process printed about itself beats what a person typed
+# beside it, and that beats what a recipe says of such models in general.
+PRECEDENCE = ("local", "log", "config", "command", "env", "model", "recipe")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a fact stands. ``quote`` is that text itself, so that a finding can show it."""
+
+    source: str
+    """One of :data:`PRECEDENCE`."""
+    line: int | None = None
+    """1-based line in that input, where lines exist."""
+    quote: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One statement: ``key`` has ``value``, as ``origin`` says. Versions stay text, as written."""
+
+    key: str
+    value: Value
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    kind: Kind
+    meaning: str
+
+
+# Every key that may be stated, and every key that a knowledge entry may ask for. A name that ends in ".*" is an open family.
+KEYS: dict[str, KeySpec] = {
+    "engine": KeySpec("str", "vllm, sglang, llama.cpp, ollama, lmstudio, transformers, or any other name, lower case"),
+    "pkg.*": KeySpec("version", "version of a distribution, by its normalised name (pkg.vllm, pkg.flashinfer-python); engines too"),
+    "platform.os": KeySpec("str", "linux, windows, macos"),
+    "platform.distro": KeySpec("str", "operating system as printed, e.g. Ubuntu 24.04.2 LTS"),
+    "platform.wsl": KeySpec("bool", "runs under WSL2"),
+    "platform.wsl_version": KeySpec("version", "version of WSL itself, e.g. 2.7.0"),
+    "platform.kernel": KeySpec("version", "kernel release"),
+    "platform.arch": KeySpec("str", "x86_64, aarch64"),
+    "platform.glibc": KeySpec("version", "C library version"),
+    "platform.python": KeySpec("version", "Python version"),
+    "platform.container": KeySpec("bool", "runs in a container"),
+    "platform.shm_gib": KeySpec("number", "size of /dev/shm in GiB"),
+    "platform.ram_gib": KeySpec("number", "host memory in GiB"),
+    "driver.version": KeySpec("version", "NVIDIA driver version; under WSL the number of the Windows driver"),
+    "driver.cuda": KeySpec("version", "newest CUDA version that the driver serves, as cuDriverGetVersion or nvidia-smi tells"),
+    "cuda.toolkit": KeySpec("version", "CUDA toolkit found on the machine (nvcc, CUDA runtime version)"),
+    "cuda.cudnn": KeySpec("version", "cuDNN version"),
+    "torch.cuda": KeySpec("version", "CUDA version that torch was built for"),
+    "vllm.cuda": KeySpec("version", "CUDA version that the vLLM wheel was built for, where it is stated (+cu129)"),
+    "gpu.names": KeySpec("list", "GPU names, one for each GPU"),
+    "gpu.count": KeySpec("number", "number of GPUs"),
+    "gpu.cc": KeySpec("version", "compute capability of the GPU; the lowest one of several"),
+    "gpu.vendor": KeySpec("str", "nvidia, amd, intel, ascend, tpu, apple"),
+    "gpu.memory_gib": KeySpec("number", "memory of one GPU in GiB; the smallest one of several"),
+    "gpu.unified": KeySpec("bool", "GPU and host share one memory (GB10, Thor, GH200 is not meant)"),
+    "env.*": KeySpec("any", "an environment variable that is set for the engine"),
+    "flag.*": KeySpec("any", "a flag of the launch line by its long name (flag.tensor-parallel-size); JSON values by path "
+                             "(flag.speculative-config.method). When the line is known, a flag that is not on it is unset."),
+    "command.form": KeySpec("str", "how the engine is launched: serve, module, docker, compose, kubernetes, pip, python"),
+    "command.module": KeySpec("str", "Python module started with -m"),
+    "command.image": KeySpec("str", "container image"),
+    "command.mounts": KeySpec("list", "bind mounts, host side"),
+    "command.shm": KeySpec("str", "--shm-size as given, or host for --ipc=host"),
+    "command.caps": KeySpec("list", "added capabilities"),
+    "command.unknown_flags": KeySpec("list", "flags that no known release of the engine takes"),
+    "model.name": KeySpec("str", "model as the user calls it"),
+    "model.family": KeySpec("str", "id of the recipe in recipes/models"),
+    "model.architecture": KeySpec("list", "config.architectures"),
+    "model.type": KeySpec("list", "config.model_type, and that of text_config"),
+    "model.layers": KeySpec("list", "kinds of layers: full, sliding, sparse, gdn, kda, mamba1, mamba2, lightning, short-conv"),
+    "model.hybrid": KeySpec("bool", "keeps recurrent state in at least one layer"),
+    "model.moe": KeySpec("bool", "mixture of experts"),
+    "model.quant": KeySpec("list", "fp8, fp8-block, nvfp4, mxfp4, awq, gptq, auto-round, compressed-tensors, bitsandbytes, int4, int8, gguf, none"),
+    "model.dtype": KeySpec("str", "dtype of the checkpoint (bfloat16, float16)"),
+    "model.size_gib": KeySpec("number", "size of the weights in GiB"),
+    "config.*": KeySpec("any", "a field of config.json; text_config is looked at first, the top level after it"),
+    "log.reached": KeySpec("str", "furthest start phase that the log shows: see doctor.logs.PHASES"),
+}
+
+
+def spec_of(key: str) -> KeySpec | None:
+    """The specification of a key, or ``None`` for a key that does not exist."""
+    if key in KEYS:
+        return KEYS[key]
+    return KEYS.get(key.split(".", 1)[0] + ".*") if "." in key else None
+
+
+@dataclass
+class Facts:
+    """All statements, in the order in which they were found."""
+
+    items: list[Fact] = field(default_factory=list)
+    _by_key: dict[str, list[Fact]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        items, self.items = self.items, []
+        self.extend(items)
+
+    def add(self, key: str, value: Value, origin: Origin) -> None:
+        """State a fact.
+
+        Raises:
+            KeyError: the key is not in :data:`KEYS`.
+        """
+        if spec_of(key) is None:
+            raise KeyError(key)
+        fact = Fact(key, value, origin)
+        self.items.append(fact)
+        self._by_key.setdefault(key, []).append(fact)
+
+    def extend(self, facts: Iterable[Fact]) -> None:
+        for fact in facts:
+            self.add(fact.key, fact.value, fact.origin)
+
+    def all(self, key: str) -> list[Fact]:
+        """Every statement of a key, the most direct source first."""
+        return sorted(self._by_key.get(key, []), key=lambda f: _rank(f.origin.source))
+
+    def get(self, key: str) -> Fact | None:
+        """The statement that counts, or ``None`` when nobody said anything."""
+        found = self._by_key.get(key)
+        return min(found, key=lambda f: _rank(f.origin.source)) if found else None
+
+    def value(self, key: str) -> Value | None:
+        fact = self.get(key)
+        return fact.value if fact else None
+
+    def has(self, prefix: str) -> bool:
+        """Whether any key begins with ``prefix``."""
+        return any(key.startswith(prefix) for key in self._by_key)
+
+    def keys(self) -> list[str]:
+        return list(self._by_key)
+
+    def flags_known(self) -> bool:
+        """Whether a launch line was seen, so that a flag that is not there is known to be unset."""
+        return "command.form" in self._by_key and self.value("command.form") not in ("pip",)
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that ``--facts`` writes and ``--env`` reads."""
+        return {
+            "schema_version": 1,
+            "facts": [
+                {"key": f.key, "value": f.value, "source": f.origin.source, "line": f.origin.line, "quote": f.origin.quote}
+                for f in self.items
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, document: Any) -> Facts:
+        """Read what :meth:`to_json` wrote; keys of a newer version are skipped.
+
+        Raises:
+            ValueError: not such a document.
+        """
+        if not isinstance(document, dict) or document.get("schema_version") != 1 or not isinstance(document.get("facts"), list):
+            raise ValueError("not a hybridctl facts document of schema_version 1")
+        facts = cls()
+        for row in document["facts"]:
+            if not isinstance(row, dict) or not isinstance(row.get("key"), str):
+                raise ValueError("a fact without a key")
+            key, value = row["key"], row.get("value")
+            spec = spec_of(key)
+            if spec is None:
+                continue
+            if not _fits(value, spec.kind):
+                raise ValueError(f"{key}: {value!r} is not a {spec.kind}")
+            line = row.get("line")
+            facts.add(
+                key,
+                value,
+                Origin(str(row.get("source", "env")), line if isinstance(line, int) else None, str(row.get("quote", ""))),
+            )
+        return facts
+
+
+def _rank(source: str) -> int:
+    return PRECEDENCE.index(source) if source in PRECEDENCE else len(PRECEDENCE)
+
+
+def _fits(value: object, kind: Kind) -> bool:
+    if kind == "list":
+        return isinstance(value, list) and all(isinstance(v, str) for v in value)
+    if kind == "bool":
+        return isinstance(value, bool)
+    if kind == "number":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind in ("str", "version"):
+        return isinstance(value, str)
+    return isinstance(value, (bool, int, float, str)) or (isinstance(value, list) and all(isinstance(v, str) for v in value))
