@@ -1,0 +1,170 @@
+"""Facts → knowledge → findings: the pipeline behind ``hybridctl doctor``, without any printing."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from hybridctl.doctor.checks import Context, discover
+from hybridctl.doctor.facts.model import Fact, Facts, Origin
+from hybridctl.doctor.findings import Evidence, Finding, Outcome, Unknown
+from hybridctl.doctor.knowledge import Knowledge, load
+from hybridctl.doctor.ranking import rank
+
+if TYPE_CHECKING:
+    from hybridctl.doctor.logs import LogReading
+
+
+@dataclass(slots=True)
+class Inputs:
+    """What the user gave. Texts, not paths: reading files is the command's work."""
+
+    env: str | None = None
+    log: BinaryIO | None = None
+    config: str | None = None
+    command: str | None = None
+    model: str | None = None
+    engine: str | None = None
+    local: bool = False
+    python: str | None = None
+    hub: bool = False
+    """Fetch the model's config.json when it is not in the cache."""
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """What came out: findings in reading order, and what could not be looked at."""
+
+    facts: Facts
+    findings: list[Finding]
+    outcomes: list[Outcome]
+    unknown: list[Unknown]
+    log: LogReading | None = None
+    notes: list[str] = field(default_factory=list)
+    """What the reader of the inputs has to say about them (a config.json with wrong types, an unreadable part)."""
+
+
+def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
+    """Read every input, judge, and rank."""
+    knowledge = knowledge or load()
+    notes: list[str] = []
+    unknown: list[Unknown] = []
+    facts, log = gather(inputs, knowledge, notes, unknown)
+    findings, undecided = knowledge.judge(facts, log.hits if log else [])
+    outcomes = [check.run(Context(facts, log)) for check in discover()]
+    findings += [f for outcome in outcomes for f in outcome.findings]
+    if log is not None and log.innermost is not None and not any(_speaks_of_log(f) for f in findings):
+        findings.append(_unrecognised(log, knowledge))
+    unknown += [Unknown(o.check, o.detail) for o in outcomes if o.state == "unknown"]
+    unknown += [Unknown(name, ", ".join(dict.fromkeys(missing))) for name, missing in undecided.items()]
+    return Diagnosis(facts, rank(findings), outcomes, unknown, log, notes)
+
+
+def gather(
+    inputs: Inputs, knowledge: Knowledge, notes: list[str], unknown: list[Unknown]
+) -> tuple[Facts, LogReading | None]:
+    """Every statement of every input, without judging any."""
+    facts = Facts()
+    log: LogReading | None = None
+    if inputs.local:
+        from hybridctl.doctor.facts import collect_local
+
+        local, missing = collect_local(inputs.python)
+        facts.extend(local)
+        unknown += missing
+    if inputs.log is not None:
+        from hybridctl.doctor.logs import read_log
+
+        log = read_log(inputs.log, knowledge.symptoms, knowledge.benign_ids)
+        facts.extend(log.facts)
+    if inputs.command:
+        from hybridctl.doctor.facts.command import parse_command
+
+        facts.extend(parse_command(inputs.command))
+    if inputs.env:
+        from hybridctl.doctor.facts import parse_env_text
+
+        facts.extend(parse_env_text(inputs.env))
+    if inputs.engine:
+        engine = inputs.engine.strip().lower()
+        facts.add("engine", engine, Origin("command", None, inputs.engine))
+    elif (engine_fact := _engine_of(facts)) is not None:
+        facts.add("engine", engine_fact.value, engine_fact.origin)
+    facts.extend(_model(inputs, facts, notes))
+    return facts, log
+
+
+def _engine_of(facts: Facts) -> Fact | None:
+    """The engine, from a package that only makes sense with it, when nothing names it outright."""
+    if facts.get("engine"):
+        return None
+    for package, engine in (("vllm", "vllm"), ("sglang", "sglang"), ("ollama", "ollama"), ("lmstudio", "lmstudio")):
+        if fact := facts.get(f"pkg.{package}"):
+            return Fact("engine", engine, fact.origin)
+    return None
+
+
+def _model(inputs: Inputs, facts: Facts, notes: list[str]) -> Facts:
+    from hybridctl.doctor.facts.model_facts import model_facts
+    from hybridctl.model.config import read_config
+
+    stated = facts.value("model.name")
+    name = inputs.model or (str(stated) if stated else None)
+    text = inputs.config
+    if text is None and name:
+        text = _config_of(name, inputs.hub, notes)
+    config = None
+    if text is not None:
+        config = read_config(text)
+        notes += [f"config.json: {problem}" for problem in config.problems]
+    return model_facts(name, config, text)
+
+
+def _config_of(name: str, hub: bool, notes: list[str]) -> str | None:
+    """config.json of a local folder or of the hub cache; from the hub itself only when that was asked for."""
+    from hybridctl.model.hub import cached_config, fetch_config
+
+    path: Path | None = cached_config(name)
+    if path is None and hub:
+        path, why = fetch_config(name)
+        if why:
+            notes.append(why)
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        notes.append(f"{path}: {error.strerror}")
+        return None
+
+
+def _speaks_of_log(finding: Finding) -> bool:
+    return finding.severity != "info" and any(e.origin.startswith("log") for e in finding.evidence)
+
+
+def _unrecognised(log: LogReading, knowledge: Knowledge) -> Finding:
+    """Nothing known matches: say so, show the error, and name the nearest entries."""
+    from hybridctl.doctor.search import nearest
+
+    error = log.innermost
+    assert error is not None
+    near = nearest(knowledge, error.text, 3)
+    return Finding(
+        id="unrecognised-error",
+        title="The log ends in an error that the knowledge base does not know",
+        area=near[0].area if near else "config",
+        severity="info",
+        cause="No entry matches this line. The nearest entries, by wording only: "
+        + ("; ".join(f"{e.id} ({e.title})" for e in near) or "none")
+        + ".",
+        evidence=[Evidence("log line", error.message, "", f"log:{error.line}", error.quote)],
+        certainty=1,
+        confidence="unresolved",
+    )
+
+
+def text_stream(text: str) -> BinaryIO:
+    """A log given as text."""
+    return io.BytesIO(text.encode("utf-8", "replace"))

@@ -1,0 +1,103 @@
+"""The one object that prints. stdout carries the result and nothing else; progress, hints and warnings go to stderr.
+
+Text that comes from a model, a log or a machine is never read as rich markup and never reaches a terminal with control codes in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Mode = Literal["human", "json", "quiet"]
+
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+_ASCII = str.maketrans({"—": "-", "–": "-", "…": "...", "→": "->", "≥": ">=", "≤": "<=", "×": "x", "·": "-", "✓": "ok", "✗": "x", "’": "'", "“": '"', "”": '"', "•": "-"})  # noqa: RUF001
+
+
+def plain(text: str) -> str:
+    """Text without terminal control codes, bidirectional overrides included: what a log says can't steer the terminal."""
+    return _CONTROL.sub("", text)
+
+
+def _encodable(stream: Any) -> bool:
+    try:
+        "→≥×".encode(getattr(stream, "encoding", None) or "ascii")  # noqa: RUF001
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+class Output:
+    """Where a command's result goes, decided once a run."""
+
+    def __init__(self, mode: Mode = "human", verbose: bool = False) -> None:
+        self.mode: Mode = mode
+        self.verbose = verbose
+
+    def _console(self, stderr: bool = False) -> Console:
+        from rich.console import Console
+
+        stream = sys.stderr if stderr else sys.stdout
+        terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        width = None if terminal else int(os.environ.get("COLUMNS", "100") if os.environ.get("COLUMNS", "").isdigit() else "100")
+        return Console(
+            file=stream,
+            width=width,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            force_terminal=terminal,
+            no_color=True if "NO_COLOR" in os.environ or not terminal else None,
+            safe_box=not _encodable(stream),
+            soft_wrap=False,
+        )
+
+    def show(self, *renderables: RenderableType) -> None:
+        """Print a result for people. Nothing in the other modes."""
+        if self.mode == "human":
+            console = self._console()
+            for item in renderables:
+                self._write(console, item)
+
+    @staticmethod
+    def _write(console: Console, item: RenderableType) -> None:
+        if _encodable(console.file):
+            console.print(item)
+            return
+        with console.capture() as capture:
+            console.print(item)
+        encoding = getattr(console.file, "encoding", None) or "ascii"
+        text = capture.get().translate(_ASCII).encode(encoding, "replace").decode(encoding)
+        console.file.write(text)
+
+    def write(self, text: str) -> None:
+        """Print text as it is (markdown, XML, a report file) whatever the mode."""
+        self._raw(sys.stdout, text if text.endswith("\n") else text + "\n")
+
+    def json(self, document: dict[str, Any]) -> None:
+        """Print the one document of ``--json``."""
+        self._raw(sys.stdout, json.dumps(document, ensure_ascii=True, indent=2) + "\n")
+
+    def note(self, text: str) -> None:
+        """A hint or a warning: stderr, and not when quiet."""
+        if self.mode != "quiet":
+            self._raw(sys.stderr, plain(text) + "\n")
+
+    def error(self, message: str, hint: str = "") -> None:
+        """The one line of a failure, and the next thing to type."""
+        line = " ".join(plain(message).split())
+        self._raw(sys.stderr, f"error: {line}" + (f"; next: {plain(hint)}" if hint else "") + "\n")
+
+    @staticmethod
+    def _raw(stream: Any, text: str) -> None:
+        encoding = getattr(stream, "encoding", None) or "ascii"
+        if not _encodable(stream):
+            text = text.translate(_ASCII)
+        stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()
