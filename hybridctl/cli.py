@@ -64,10 +64,11 @@ def main() -> None:
         # The reader of our output went away (a pager, head): nothing is left to say, and no second error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILURE)
-    except Exception as error:  # noqa: BLE001 - the last place where a bug of ours can still become one readable line
+    except Exception as error:
         if debug:
             raise
         Output().error(
-            f"hybridctl failed: {type(error).__name__}: {error}", "HYBRIDCTL_DEBUG=1 hybridctl … and report what it prints"
+            f"hybridctl failed: {type(error).__name__}: {error}",
+            "HYBRIDCTL_DEBUG=1 hybridctl … and report what it prints",
         )
         sys.exit(EXIT_FAILURE)

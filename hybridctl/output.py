@@ -16,8 +16,28 @@ if TYPE_CHECKING:
 
 Mode = Literal["human", "json", "quiet"]
 
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
-_ASCII = str.maketrans({"—": "-", "–": "-", "…": "...", "→": "->", "≥": ">=", "≤": "<=", "×": "x", "·": "-", "✓": "ok", "✗": "x", "’": "'", "“": '"', "”": '"', "•": "-"})  # noqa: RUF001
+# Colour and cursor sequences, operating system commands (window titles, links), other escapes; then bare control codes and the
+# invisible characters that reorder text.
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b."
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]"
+)
+_ASCII = str.maketrans(
+    {
+        "—": "-",
+        "–": "-",
+        "…": "...",
+        "→": "->",
+        "≥": ">=",
+        "≤": "<=",
+        "×": "x",
+        "·": "-",
+        "’": "'",
+        "“": '"',
+        "”": '"',
+        "•": "-",
+    }
+)
 
 
 def plain(text: str) -> str:
@@ -27,7 +47,7 @@ def plain(text: str) -> str:
 
 def _encodable(stream: Any) -> bool:
     try:
-        "→≥×".encode(getattr(stream, "encoding", None) or "ascii")  # noqa: RUF001
+        "→≥×".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True
@@ -45,7 +65,11 @@ class Output:
 
         stream = sys.stderr if stderr else sys.stdout
         terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
-        width = None if terminal else int(os.environ.get("COLUMNS", "100") if os.environ.get("COLUMNS", "").isdigit() else "100")
+        width = (
+            None
+            if terminal
+            else int(os.environ.get("COLUMNS", "100") if os.environ.get("COLUMNS", "").isdigit() else "100")
+        )
         return Console(
             file=stream,
             width=width,

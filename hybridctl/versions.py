@@ -98,7 +98,7 @@ _VERSION = re.compile(
 _SERIES = re.compile(r"v?(\d+(?:\.\d+)*)\.[xX*](?!\w)")
 _CLAUSE = re.compile(r"(>=|<=|==|!=|~=|<|>|=)\s*v?(\d[0-9A-Za-z.*+-]*)")
 _CUDA_TAG = re.compile(r"\s*\((cu\d{2,3})\)")  # "0.18.1rc1 (cu132)"
-_SPAN = re.compile(r"v?(\d+(?:\.\d+)+)\s*(?:-|–|\.\.|to)\s*v?(\d+(?:\.\d+)+)(?![\w.])")  # noqa: RUF001
+_SPAN = re.compile(r"v?(\d+(?:\.\d+)+)\s*(?:-|–|\.\.|to)\s*v?(\d+(?:\.\d+)+)(?![\w.])")
 
 
 def _point(version: Version, local: str | None, text: str) -> VersionSet:
@@ -113,7 +113,12 @@ def _series(release: tuple[int, ...]) -> Interval:
 
 def _is_untagged(version: Version) -> bool:
     """Builds without a tag in reach say 0.1.dev20073 or 0.0.0.dev1: that orders before everything and means nothing."""
-    return version.is_devrelease and version.release[:1] == (0,) and not any(version.release[2:]) and version.release[1:2] in ((), (0,), (1,))
+    return (
+        version.is_devrelease
+        and version.release[:1] == (0,)
+        and not any(version.release[2:])
+        and version.release[1:2] in ((), (0,), (1,))
+    )
 
 
 @lru_cache(maxsize=4096)

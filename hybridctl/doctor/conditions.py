@@ -93,7 +93,7 @@ def matches(key: str, value: Value, matcher: Any) -> bool | None:
         return None if have is None else have.within(_condition(str(matcher)))
     if isinstance(value, list):
         answers = [matches("config.item", item, matcher) for item in value]
-        return True if any(answers) else False
+        return any(answers)
     if isinstance(matcher, bool):
         return _truth(value) if matcher else (None if (t := _truth(value)) is None else not t)
     if isinstance(matcher, (int, float)):
@@ -115,7 +115,7 @@ def _truth(value: Value) -> bool | None:
 
 
 def _number(value: Value) -> float | None:
-    if isinstance(value, bool) or isinstance(value, list):
+    if isinstance(value, (bool, list)):
         return None
     try:
         return float(value)
@@ -148,7 +148,9 @@ def check_condition(condition: Any, where: str = "when") -> list[str]:
             if not isinstance(matcher, list) or not matcher:
                 problems.append(f"{where}.any: needs a list of tables")
                 continue
-            problems += [p for i, alternative in enumerate(matcher) for p in check_condition(alternative, f"{where}.any[{i}]")]
+            problems += [
+                p for i, alternative in enumerate(matcher) for p in check_condition(alternative, f"{where}.any[{i}]")
+            ]
         elif key == "not":
             problems += check_condition(matcher, f"{where}.not")
         elif (spec := spec_of(key)) is None:
@@ -168,5 +170,3 @@ def check_condition(condition: Any, where: str = "when") -> list[str]:
 def _sample(kind: str) -> Value:
     samples: dict[str, Value] = {"version": "1.0.0", "number": 1, "bool": True, "list": ["x"]}
     return samples.get(kind, "x")
-
-

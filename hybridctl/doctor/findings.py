@@ -26,7 +26,13 @@ class Evidence:
     quote: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"fact": self.fact, "value": self.value, "expected": self.expected, "from": self.origin, "quote": self.quote}
+        return {
+            "fact": self.fact,
+            "value": self.value,
+            "expected": self.expected,
+            "from": self.origin,
+            "quote": self.quote,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,9 @@ class Entry:
             severity=self.severity,
             cause=self.cause,
             evidence=evidence,
-            fix=[Fix(fill(f["text"], groups), fill(f["command"], groups) if f.get("command") else None) for f in self.fix],
+            fix=[
+                Fix(fill(f["text"], groups), fill(f["command"], groups) if f.get("command") else None) for f in self.fix
+            ],
             source=self.source,
             confidence=self.confidence,
             runbook=self.runbook or self.area,
@@ -212,7 +214,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         BrokenDataError: it can't be read as TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return table
     except (OSError, ValueError) as error:
         raise BrokenDataError(f"{path.name}: {error}") from error
 

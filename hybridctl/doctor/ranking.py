@@ -24,7 +24,12 @@ def rank(findings: list[Finding]) -> list[Finding]:
     for finding in findings:
         for visible in finding.explains:
             end = present.get(visible)
-            if end is not None and end is not finding and not _leads_to(finding, end, present) and end.explained_by is None:
+            if (
+                end is not None
+                and end is not finding
+                and not _leads_to(finding, end, present)
+                and end.explained_by is None
+            ):
                 end.explained_by = finding.id
     roots = [f for f in findings if f.explained_by is None]
     ordered: list[Finding] = []

@@ -11,8 +11,49 @@ from hybridctl.doctor.knowledge import Entry, Knowledge
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}|[\u4e00-\u9fff]{2}")
 # Words of every log line and every sentence: they say nothing about which fault it is.
 _COMMON = frozenset(
-    "the and for with not that this from are was has have error errors failed runtime valueerror runtimeerror info warning "
-    "line file self return raise python vllm packages site dist local usr lib model cuda can does must when its but".split()
+    [
+        "the",
+        "and",
+        "for",
+        "with",
+        "not",
+        "that",
+        "this",
+        "from",
+        "are",
+        "was",
+        "has",
+        "have",
+        "error",
+        "errors",
+        "failed",
+        "runtime",
+        "valueerror",
+        "runtimeerror",
+        "info",
+        "warning",
+        "line",
+        "file",
+        "self",
+        "return",
+        "raise",
+        "python",
+        "vllm",
+        "packages",
+        "site",
+        "dist",
+        "local",
+        "usr",
+        "lib",
+        "model",
+        "cuda",
+        "can",
+        "does",
+        "must",
+        "when",
+        "its",
+        "but",
+    ]
 )
 
 
@@ -27,7 +68,9 @@ def words(text: str) -> set[str]:
 
 def _document(entry: Entry) -> str:
     symptoms = " ".join(s["anchor"] for s in entry.symptom)
-    return " ".join((entry.id.replace("-", " "), entry.title, symptoms, symptoms, entry.cause, " ".join(entry.keywords)))
+    return " ".join(
+        (entry.id.replace("-", " "), entry.title, symptoms, symptoms, entry.cause, " ".join(entry.keywords))
+    )
 
 
 def nearest(knowledge: Knowledge, text: str, count: int = 5) -> list[Entry]:

@@ -51,7 +51,9 @@ class KeySpec:
 # Every key that may be stated, and every key that a knowledge entry may ask for. A name that ends in ".*" is an open family.
 KEYS: dict[str, KeySpec] = {
     "engine": KeySpec("str", "vllm, sglang, llama.cpp, ollama, lmstudio, transformers, or any other name, lower case"),
-    "pkg.*": KeySpec("version", "version of a distribution, by its normalised name (pkg.vllm, pkg.flashinfer-python); engines too"),
+    "pkg.*": KeySpec(
+        "version", "version of a distribution, by its normalised name (pkg.vllm, pkg.flashinfer-python); engines too"
+    ),
     "platform.os": KeySpec("str", "linux, windows, macos"),
     "platform.distro": KeySpec("str", "operating system as printed, e.g. Ubuntu 24.04.2 LTS"),
     "platform.wsl": KeySpec("bool", "runs under WSL2"),
@@ -64,7 +66,9 @@ KEYS: dict[str, KeySpec] = {
     "platform.shm_gib": KeySpec("number", "size of /dev/shm in GiB"),
     "platform.ram_gib": KeySpec("number", "host memory in GiB"),
     "driver.version": KeySpec("version", "NVIDIA driver version; under WSL the number of the Windows driver"),
-    "driver.cuda": KeySpec("version", "newest CUDA version that the driver serves, as cuDriverGetVersion or nvidia-smi tells"),
+    "driver.cuda": KeySpec(
+        "version", "newest CUDA version that the driver serves, as cuDriverGetVersion or nvidia-smi tells"
+    ),
     "cuda.toolkit": KeySpec("version", "CUDA toolkit found on the machine (nvcc, CUDA runtime version)"),
     "cuda.cudnn": KeySpec("version", "cuDNN version"),
     "torch.cuda": KeySpec("version", "CUDA version that torch was built for"),
@@ -76,9 +80,14 @@ KEYS: dict[str, KeySpec] = {
     "gpu.memory_gib": KeySpec("number", "memory of one GPU in GiB; the smallest one of several"),
     "gpu.unified": KeySpec("bool", "GPU and host share one memory (GB10, Thor, GH200 is not meant)"),
     "env.*": KeySpec("any", "an environment variable that is set for the engine"),
-    "flag.*": KeySpec("any", "a flag of the launch line by its long name (flag.tensor-parallel-size); JSON values by path "
-                             "(flag.speculative-config.method). When the line is known, a flag that is not on it is unset."),
-    "command.form": KeySpec("str", "how the engine is launched: serve, module, docker, compose, kubernetes, pip, python"),
+    "flag.*": KeySpec(
+        "any",
+        "a flag of the launch line by its long name (flag.tensor-parallel-size); JSON values by path "
+        "(flag.speculative-config.method). When the line is known, a flag that is not on it is unset.",
+    ),
+    "command.form": KeySpec(
+        "str", "how the engine is launched: serve, module, docker, compose, kubernetes, pip, python"
+    ),
     "command.module": KeySpec("str", "Python module started with -m"),
     "command.image": KeySpec("str", "container image"),
     "command.mounts": KeySpec("list", "bind mounts, host side"),
@@ -89,10 +98,15 @@ KEYS: dict[str, KeySpec] = {
     "model.family": KeySpec("str", "id of the recipe in recipes/models"),
     "model.architecture": KeySpec("list", "config.architectures"),
     "model.type": KeySpec("list", "config.model_type, and that of text_config"),
-    "model.layers": KeySpec("list", "kinds of layers: full, sliding, sparse, gdn, kda, mamba1, mamba2, lightning, short-conv"),
+    "model.layers": KeySpec(
+        "list", "kinds of layers: full, sliding, sparse, gdn, kda, mamba1, mamba2, lightning, short-conv"
+    ),
     "model.hybrid": KeySpec("bool", "keeps recurrent state in at least one layer"),
     "model.moe": KeySpec("bool", "mixture of experts"),
-    "model.quant": KeySpec("list", "fp8, fp8-block, nvfp4, mxfp4, awq, gptq, auto-round, compressed-tensors, bitsandbytes, int4, int8, gguf, none"),
+    "model.quant": KeySpec(
+        "list",
+        "fp8, fp8-block, nvfp4, mxfp4, awq, gptq, auto-round, compressed-tensors, bitsandbytes, int4, int8, gguf, none",
+    ),
     "model.dtype": KeySpec("str", "dtype of the checkpoint (bfloat16, float16)"),
     "model.size_gib": KeySpec("number", "size of the weights in GiB"),
     "config.*": KeySpec("any", "a field of config.json; text_config is looked at first, the top level after it"),
@@ -169,7 +183,13 @@ class Facts:
         return {
             "schema_version": 1,
             "facts": [
-                {"key": f.key, "value": f.value, "source": f.origin.source, "line": f.origin.line, "quote": f.origin.quote}
+                {
+                    "key": f.key,
+                    "value": f.value,
+                    "source": f.origin.source,
+                    "line": f.origin.line,
+                    "quote": f.origin.quote,
+                }
                 for f in self.items
             ],
         }
@@ -181,7 +201,11 @@ class Facts:
         Raises:
             ValueError: not such a document.
         """
-        if not isinstance(document, dict) or document.get("schema_version") != 1 or not isinstance(document.get("facts"), list):
+        if (
+            not isinstance(document, dict)
+            or document.get("schema_version") != 1
+            or not isinstance(document.get("facts"), list)
+        ):
             raise ValueError("not a hybridctl facts document of schema_version 1")
         facts = cls()
         for row in document["facts"]:
@@ -197,7 +221,9 @@ class Facts:
             facts.add(
                 key,
                 value,
-                Origin(str(row.get("source", "env")), line if isinstance(line, int) else None, str(row.get("quote", ""))),
+                Origin(
+                    str(row.get("source", "env")), line if isinstance(line, int) else None, str(row.get("quote", ""))
+                ),
             )
         return facts
 
@@ -215,4 +241,6 @@ def _fits(value: object, kind: Kind) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind in ("str", "version"):
         return isinstance(value, str)
-    return isinstance(value, (bool, int, float, str)) or (isinstance(value, list) and all(isinstance(v, str) for v in value))
+    return isinstance(value, (bool, int, float, str)) or (
+        isinstance(value, list) and all(isinstance(v, str) for v in value)
+    )

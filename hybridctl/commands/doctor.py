@@ -1,0 +1,162 @@
+"""``hybridctl doctor``."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from hybridctl.commands._options import JsonOption, QuietOption, VerboseOption
+
+
+class FailOn(str, Enum):
+    error = "error"
+    warning = "warning"
+    never = "never"
+
+
+class Format(str, Enum):
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+    junit = "junit"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor", short_help="Find what is wrong: machine, environment, model, launch line or crash log.")(
+        doctor
+    )
+
+
+def doctor(
+    model: Annotated[str | None, typer.Argument(help="Hugging Face name or local folder.", show_default=False)] = None,
+    env: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--env", metavar="FILE|-", help="Pasted collect_env, nvidia-smi, pip list …, or our own facts."),
+    ] = None,
+    log: Annotated[Optional[str], typer.Option("--log", metavar="FILE|-", help="Log of a crash, of any size.")] = None,  # noqa: UP045
+    config: Annotated[str | None, typer.Option("--config", metavar="FILE|-", help="The model's config.json.")] = None,
+    command: Annotated[
+        str | None, typer.Option("--command", metavar="TEXT", help='Launch line, "vllm serve …".')
+    ] = None,
+    engine: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--engine", metavar="NAME", help="vllm, sglang, llama.cpp, ollama, lmstudio or another."),
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Look at this machine as well, beside what was pasted.")
+    ] = False,
+    python: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--python", metavar="PATH", help="Look at that interpreter's packages (never imported)."),
+    ] = None,
+    facts: Annotated[
+        Path | None, typer.Option("--facts", metavar="OUT", help="Write the facts that were read.")
+    ] = None,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="Lowest severity that gives exit code 1.")
+    ] = FailOn.warning,
+    format: Annotated[Format, typer.Option("--format", help="How to print the result.")] = Format.text,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Find what is wrong with a machine, an environment, a model, a launch line or a crash log.
+
+    Without options it looks at this machine. With --env, --log, --config or --command it looks only at what was pasted.
+    Nothing is imported from the environment under test, and nothing leaves the machine.
+
+    Example: hybridctl doctor --log crash.txt --command "vllm serve Qwen/Qwen3.6-27B-FP8"
+    """
+    from hybridctl.doctor.diagnose import Inputs, diagnose
+    from hybridctl.errors import EXIT_FINDINGS, UsageError
+    from hybridctl.inputs import open_binary, read_text
+    from hybridctl.output import Output
+
+    if [env, log, config, command].count("-") > 1:
+        raise UsageError("only one of --env, --log, --config and --command can be '-'")
+    pasted = any(x is not None for x in (env, log, config, command))
+    inputs = Inputs(
+        env=None if env is None else read_text(env, "--env"),
+        log=None if log is None else open_binary(log, "--log"),
+        config=None if config is None else read_text(config, "--config"),
+        command=read_text("-", "--command") if command == "-" else command,
+        model=model,
+        engine=engine,
+        local=local or python is not None or not pasted,
+        python=python,
+        hub=model is not None and not pasted,
+    )
+    _check_inputs(inputs, alone=model is None and sum(x is not None for x in (env, log, config, command)) == 1)
+    result = diagnose(inputs)
+    chosen = Format.json if as_json else format
+    out = Output("quiet" if quiet else "human" if chosen is Format.text else "json", verbose)
+    if facts is not None:
+        _write_facts(facts, result.facts.to_json())
+        out.note(f"facts written to {facts}")
+    if not quiet:
+        _show(out, result, chosen, verbose)
+    limit = {FailOn.error: ("error",), FailOn.warning: ("error", "warning"), FailOn.never: ()}[fail_on]
+    if any(f.severity in limit for f in result.findings):
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+def _check_inputs(inputs: object, alone: bool) -> None:
+    """Refuse what can't be read at all; what holds a little is read as far as it goes."""
+    from hybridctl.doctor.diagnose import Inputs
+    from hybridctl.errors import UsageError
+
+    assert isinstance(inputs, Inputs)
+    if inputs.config is not None:
+        from hybridctl.model.config import read_config
+
+        fatal = read_config(inputs.config).fatal
+        if fatal:
+            raise UsageError(f"--config: {fatal}", "give the model's whole config.json")
+    if inputs.env is not None and inputs.env.lstrip()[:1] == "{":
+        from hybridctl.doctor.facts import parse_env_text
+
+        if not len(parse_env_text(inputs.env)):
+            raise UsageError(
+                "--env: a JSON document that holds no facts", "hybridctl doctor --facts OUT writes one that can be read"
+            )
+    if inputs.command is not None and alone:
+        from hybridctl.doctor.facts.command import parse_command
+
+        if not len(parse_command(inputs.command)):
+            raise UsageError(
+                "--command: no launch line found in this text",
+                "give the whole line, such as: vllm serve MODEL --port 8000",
+            )
+
+
+def _write_facts(path: Path, document: dict[str, object]) -> None:
+    import json
+
+    from hybridctl.errors import UsageError
+
+    try:
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--facts: can't write {path}: {error.strerror}") from error
+
+
+def _show(out: object, result: object, chosen: Format, verbose: bool) -> None:
+    from hybridctl.doctor import report
+    from hybridctl.doctor.diagnose import Diagnosis
+    from hybridctl.output import Output
+
+    assert isinstance(out, Output)
+    assert isinstance(result, Diagnosis)
+    if chosen is Format.json:
+        out.json(report.to_json(result))
+    elif chosen is Format.markdown:
+        out.write(report.to_markdown(result))
+    elif chosen is Format.junit:
+        out.write(report.to_junit(result))
+    else:
+        from hybridctl.doctor.terminal import render
+
+        out.show(*render(result, verbose))
