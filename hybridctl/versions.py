@@ -93,12 +93,12 @@ class VersionSet:
 _VERSION = re.compile(
     r"v?(?P<v>\d+(?:\.\d+)*(?:[._-]?(?:a|b|rc|alpha|beta|pre)[._-]?\d*)?(?:[.-]?post[.-]?\d*)?(?:[.-]?dev\d*)?)"
     r"(?:\+(?P<local>[A-Za-z0-9._-]+))?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
-_SERIES = re.compile(r"v?(\d+(?:\.\d+)*)\.[xX*](?!\w)")
-_CLAUSE = re.compile(r"(>=|<=|==|!=|~=|<|>|=)\s*v?(\d[0-9A-Za-z.*+-]*)")
-_CUDA_TAG = re.compile(r"\s*\((cu\d{2,3})\)")  # "0.18.1rc1 (cu132)"
-_SPAN = re.compile(r"v?(\d+(?:\.\d+)+)\s*(?:-|–|\.\.|to)\s*v?(\d+(?:\.\d+)+)(?![\w.])")
+_SERIES = re.compile(r"v?(\d+(?:\.\d+)*)\.[xX*](?!\w)", re.ASCII)
+_CLAUSE = re.compile(r"(>=|<=|==|!=|~=|<|>|=)\s*v?(\d[0-9A-Za-z.*+-]*)", re.ASCII)
+_CUDA_TAG = re.compile(r"\s*\((cu\d{2,3})\)", re.ASCII)  # "0.18.1rc1 (cu132)"
+_SPAN = re.compile(r"v?(\d+(?:\.\d+)+)\s*(?:-|–|\.\.|to)\s*v?(\d+(?:\.\d+)+)(?![\w.])", re.ASCII)
 
 
 def _point(version: Version, local: str | None, text: str) -> VersionSet:
