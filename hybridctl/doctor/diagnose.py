@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from hybridctl.doctor.checks import Context, discover
 from hybridctl.doctor.facts.model import Fact, Facts, Origin
-from hybridctl.doctor.findings import Evidence, Finding, Outcome, Unknown
+from hybridctl.doctor.findings import Finding, Outcome, Unknown
 from hybridctl.doctor.knowledge import Knowledge, load
 from hybridctl.doctor.ranking import rank
+from hybridctl.doctor.unplaced import place
 
 if TYPE_CHECKING:
     from hybridctl.doctor.logs import LogReading
@@ -55,8 +56,8 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     findings, undecided = knowledge.judge(facts, log.hits if log else [])
     outcomes = [check.run(Context(facts, log)) for check in discover()]
     findings += [f for outcome in outcomes for f in outcome.findings]
-    if log is not None and log.innermost is not None and not any(_speaks_of_log(f) for f in findings):
-        findings.append(_unrecognised(log, knowledge))
+    if log is not None and not any(_speaks_of_log(f) for f in findings):
+        findings += place(log, knowledge)
     unknown += [Unknown(o.check, o.detail) for o in outcomes if o.state == "unknown"]
     unknown += [Unknown(name, ", ".join(dict.fromkeys(missing))) for name, missing in undecided.items()]
     return Diagnosis(facts, rank(findings), outcomes, unknown, log, notes)
@@ -142,27 +143,6 @@ def _config_of(name: str, hub: bool, notes: list[str]) -> str | None:
 
 def _speaks_of_log(finding: Finding) -> bool:
     return finding.severity != "info" and any(e.origin.startswith("log") for e in finding.evidence)
-
-
-def _unrecognised(log: LogReading, knowledge: Knowledge) -> Finding:
-    """Nothing known matches: say so, show the error, and name the nearest entries."""
-    from hybridctl.doctor.search import nearest
-
-    error = log.innermost
-    assert error is not None
-    near = nearest(knowledge, error.text, 3)
-    return Finding(
-        id="unrecognised-error",
-        title="The log ends in an error that the knowledge base does not know",
-        area=near[0].area if near else "config",
-        severity="info",
-        cause="No entry matches this line. The nearest entries, by wording only: "
-        + ("; ".join(f"{e.id} ({e.title})" for e in near) or "none")
-        + ".",
-        evidence=[Evidence("log line", error.message, "", f"log:{error.line}", error.quote)],
-        certainty=1,
-        confidence="unresolved",
-    )
 
 
 def text_stream(text: str) -> BinaryIO:
