@@ -1,0 +1,75 @@
+# make demo      what the doctor says about a recorded crash and about this machine (base installation only, in .venv)
+# make test      style, types, import rules and the fast tests (in .venv-dev)
+# make test-all  the same, then the tests that build wheels or ask the package index, then test-lowest
+# make test-lowest  the fast tests with the lowest versions that pyproject.toml admits (in .venv-lowest)
+# make clean     remove the environments and everything built
+#
+# PYTHON=python3.12 make …  uses another interpreter; the environments are made anew when it changes.
+
+PYTHON ?= python3
+SHELL = /bin/sh
+.SUFFIXES:
+unexport PYTHONPATH
+unexport PYTHONHOME
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+PYTHON_TAG := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ifeq ($(PYTHON_TAG),)
+$(error $(PYTHON) does not run; set PYTHON to an interpreter of Python 3.10 or newer)
+endif
+
+DEMO := .venv/bin/hybridctl
+DEV := .venv-dev/bin
+SOURCES := $(shell find hybridctl recipes -type f ! -name '*.py[co]')
+TEST_TOOLS := pytest pytest-xdist hypothesis jsonschema
+SLOW := (slow or network) and not vllm and not gpu
+FAST := not slow and not network and not vllm and not gpu
+
+.PHONY: demo test test-all test-slow test-lowest check clean
+
+demo: .venv/.installed
+	@echo '--- a recorded crash: Qwen3.6 on one H100 (docs/demo)'
+	@$(DEMO) doctor --env docs/demo/env.txt --log docs/demo/crash.log --command "$$(cat docs/demo/command.txt)" || [ $$? -eq 1 ]
+	@echo '--- this machine'
+	@$(DEMO) doctor || [ $$? -eq 1 ]
+
+check: .venv-dev/.installed
+	$(DEV)/ruff check .
+	$(DEV)/ruff format --check .
+	$(DEV)/mypy
+	$(DEV)/lint-imports
+
+test: check
+	$(DEV)/python -m pytest -n auto -q -m "$(FAST)"
+
+test-slow: .venv-dev/.installed
+	$(DEV)/python -m pytest -n auto -q -m "$(SLOW)"
+
+test-lowest: .venv-lowest/.installed
+	.venv-lowest/bin/python -m pytest -n auto -q -p no:cacheprovider -m "$(FAST)"
+
+# One after the other, whatever -j says.
+test-all:
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-slow
+	@$(MAKE) --no-print-directory test-lowest
+
+.venv/.installed: .venv/.python-$(PYTHON_TAG) pyproject.toml $(SOURCES)
+	.venv/bin/python -m pip install -q .
+	@touch $@
+
+.venv-dev/.installed: .venv-dev/.python-$(PYTHON_TAG) pyproject.toml
+	.venv-dev/bin/python -m pip install -q -e '.[dev]'
+	@touch $@
+
+.venv-lowest/.installed: .venv-lowest/.python-$(PYTHON_TAG) pyproject.toml tests/data/pins/lowest.txt
+	.venv-lowest/bin/python -m pip install -q -c tests/data/pins/lowest.txt -e '.[kernels]' $(TEST_TOOLS)
+	@touch $@
+
+.venv/.python-$(PYTHON_TAG) .venv-dev/.python-$(PYTHON_TAG) .venv-lowest/.python-$(PYTHON_TAG):
+	$(PYTHON) -m venv --clear $(@D)
+	@touch $@
+
+clean:
+	rm -rf .venv .venv-dev .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find hybridctl tests -type d -name __pycache__ -prune -exec rm -rf {} +
