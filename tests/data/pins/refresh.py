@@ -1,8 +1,8 @@
 """Record what an installation of one vLLM release holds: ``python tests/data/pins/refresh.py 0.34.0``.
 
-Writes ``vllm-<release>.txt`` (every package that pip picks today, as constraints) and ``vllm-<release>.requires.txt`` (what the
-packages of that set demand of the packages that we depend on as well). pip reads metadata only; no wheel is downloaded. Run it with Python 3.11 on
-Linux x86-64, with a plain pip configuration (no constraints, no local wheels).
+Writes ``vllm-<release>.txt`` (every package that pip picks today, as constraints) and ``vllm-<release>.requires.txt`` (what
+the packages of that set demand of the packages that we depend on as well). pip reads metadata only; no wheel is downloaded. Run
+it with Python 3.11 on Linux x86-64, with a plain pip configuration (no constraints, no local wheels).
 """
 
 from __future__ import annotations
