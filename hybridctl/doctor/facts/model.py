@@ -72,10 +72,15 @@ KEYS: dict[str, KeySpec] = {
     "cuda.toolkit": KeySpec("version", "CUDA toolkit found on the machine (nvcc, CUDA runtime version)"),
     "cuda.cudnn": KeySpec("version", "cuDNN version"),
     "torch.cuda": KeySpec("version", "CUDA version that torch was built for"),
+    "torch.rocm": KeySpec("version", "ROCm version that torch was built for"),
+    "torch.build": KeySpec("str", "what torch was built for: cuda, rocm, xpu, cpu"),
+    "torch.cuda_available": KeySpec("bool", "what torch.cuda.is_available() said"),
+    "rocm.version": KeySpec("version", "ROCm (or HIP runtime) found on the machine"),
     "vllm.cuda": KeySpec("version", "CUDA version that the vLLM wheel was built for, where it is stated (+cu129)"),
     "gpu.names": KeySpec("list", "GPU names, one for each GPU"),
     "gpu.count": KeySpec("number", "number of GPUs"),
     "gpu.cc": KeySpec("version", "compute capability of the GPU; the lowest one of several"),
+    "gpu.arch": KeySpec("str", "AMD target of the GPU, e.g. gfx942"),
     "gpu.vendor": KeySpec("str", "nvidia, amd, intel, ascend, tpu, apple"),
     "gpu.memory_gib": KeySpec("number", "memory of one GPU in GiB; the smallest one of several"),
     "gpu.unified": KeySpec("bool", "GPU and host share one memory (GB10, Thor, GH200 is not meant)"),
@@ -91,6 +96,9 @@ KEYS: dict[str, KeySpec] = {
     "command.module": KeySpec("str", "Python module started with -m"),
     "command.image": KeySpec("str", "container image"),
     "command.mounts": KeySpec("list", "bind mounts, host side"),
+    "command.partial": KeySpec("bool", "part of the launch line can't be seen (--config FILE, $ARGS, ...)"),
+    "command.gpus": KeySpec("str", "--gpus as given"),
+    "command.runtime": KeySpec("str", "--runtime as given"),
     "command.shm": KeySpec("str", "--shm-size as given, or host for --ipc=host"),
     "command.caps": KeySpec("list", "added capabilities"),
     "command.unknown_flags": KeySpec("list", "flags that no known release of the engine takes"),
@@ -111,6 +119,9 @@ KEYS: dict[str, KeySpec] = {
     "model.size_gib": KeySpec("number", "size of the weights in GiB"),
     "config.*": KeySpec("any", "a field of config.json; text_config is looked at first, the top level after it"),
     "log.reached": KeySpec("str", "furthest start phase that the log shows: see doctor.logs.PHASES"),
+    "log.kv_cache_gib": KeySpec("number", "memory for the KV cache on one GPU, as vLLM printed it, in GiB"),
+    "log.kv_cache_tokens": KeySpec("number", "size of the KV cache in tokens, as vLLM printed it"),
+    "log.weights_gib": KeySpec("number", "memory of the weights on one GPU, as vLLM printed it, in GiB"),
 }
 
 
@@ -170,7 +181,8 @@ class Facts:
 
     def flags_known(self) -> bool:
         """Whether a launch line was seen, so that a flag that is not there is known to be unset."""
-        return "command.form" in self._by_key and self.value("command.form") not in ("pip",)
+        whole = "command.form" in self._by_key and "command.partial" not in self._by_key
+        return whole and self.value("command.form") not in ("pip", "bench")
 
     def __iter__(self) -> Iterator[Fact]:
         return iter(self.items)
