@@ -91,6 +91,7 @@ def test_lowest_set_is_our_lower_bounds() -> None:
 
 
 @pytest.mark.network
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the recorded sets are those of Python 3.11")
 @pytest.mark.parametrize("release", RELEASES)
 def test_pip_resolves_under_the_pins(release: str, tmp_path: Path) -> None:
     """With every package of the set held in place, pip finds all that we need, dependencies of dependencies included."""
