@@ -1,0 +1,54 @@
+"""Pasted text to plain lines: no colour codes, no quote marks, no fences, no line longer than a pattern can bear."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_LINE = 4096
+"""Characters of a line that are looked at."""
+MAX_LINES = 50_000
+"""Lines of a text that are looked at: a report about a machine is never longer."""
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: links, titles
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"
+    r"|\x1b[ -/]*[0-~]?"
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\ufffb]")
+_QUOTE_MARKS = re.compile(r"\s*(?:>(?!=)[ \t]?)+")
+_FENCE = re.compile(r"\s*(?:```|~~~)[\w+-]*\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line as a reader sees it."""
+
+    number: int
+    """1-based, counted in the input."""
+    text: str
+
+
+def strip_controls(text: str) -> str:
+    """A line without escape sequences, control codes and invisible characters; tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _CONTROL.sub("", _ESCAPES.sub("", text))
+
+
+def clean_lines(text: str) -> list[Line]:
+    """The lines of a paste that have anything on them, with their numbers in the input.
+
+    A line that was overwritten with carriage returns counts as several lines of one number. Quote marks (``>``) at the
+    start and fences go; everything that stays stands so in the input.
+    """
+    lines: list[Line] = []
+    for number, raw in enumerate(text.split("\n", MAX_LINES)[:MAX_LINES], 1):
+        for part in raw[:MAX_LINE].split("\r"):
+            plain = strip_controls(part).rstrip()
+            if plain and not _FENCE.match(plain):
+                marks = _QUOTE_MARKS.match(plain)
+                lines.append(Line(number, plain[marks.end() :] if marks else plain))
+    return lines
