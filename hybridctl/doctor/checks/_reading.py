@@ -114,6 +114,11 @@ def in_container(facts: Facts) -> bool:
     )
 
 
+def is_fork(facts: Facts) -> bool:
+    """Whether the engine's version is stated and names no release that could be compared: a fork, a preview, a nightly."""
+    return facts.get("pkg.vllm") is not None and version(facts, "pkg.vllm") is None
+
+
 def other_vendor(facts: Facts) -> bool:
     """Whether the GPUs are known not to be NVIDIA's."""
     vendor = facts.value("gpu.vendor")
@@ -186,6 +191,18 @@ def number(facts: Facts, keys: Sequence[str], default: int | None = None) -> Qua
     return None
 
 
+def amount(facts: Facts, key: str) -> tuple[float, Fact] | None:
+    """A positive number that need not be whole, such as GiB or a share."""
+    for fact in facts.all(key):
+        try:
+            value = float(str(fact.value).strip())
+        except ValueError:
+            continue
+        if 0 < value < float("inf"):
+            return value, fact
+    return None
+
+
 def switch(facts: Facts, name: str, default: bool | None = None) -> tuple[bool | None, Evidence | None]:
     """A switch such as ``enable-prefix-caching``, also in its ``no-`` form."""
     if fact := facts.get(f"flag.no-{name}"):
@@ -207,9 +224,9 @@ def matching(facts: Facts, key: str, *patterns: str) -> tuple[bool | None, Fact 
 
 
 def is_architecture(facts: Facts, *patterns: str) -> tuple[bool | None, Fact | None]:
-    """Whether the model is of an architecture or model type, by name pattern; the fact that says so."""
+    """Whether the model is of an architecture, model type or family, by name pattern; the fact that says so."""
     known = None
-    for key in ("model.architecture", "model.type"):
+    for key in ("model.architecture", "model.type", "model.family"):
         answer, fact = matching(facts, key, *patterns)
         if answer:
             return True, fact

@@ -135,7 +135,7 @@ def _two_majors(facts: Facts) -> Finding | None:
             "torch-abi",
             severity,
             f"{base}-cu12 and {base}-cu13 unpack into the same folder of site-packages, so the one installed last has overwritten "
-            "the other, and torch may load a library of the wrong major. It happens when vLLM is upgraded over a CUDA 12 environment.",
+            "the other, and torch may load a library of the wrong major. Upgrading vLLM over a CUDA 12 environment does this.",
             [read.quote(older, "only one of the two"), read.quote(newer)],
             [
                 Fix(
