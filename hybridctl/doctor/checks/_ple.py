@@ -38,7 +38,7 @@ def table_gib(facts: Facts) -> tuple[float, Evidence] | None:
 
 
 def placement(facts: Facts) -> Placement:
-    """By version: 0.29 has no host path; 0.30 and later use host memory unless told otherwise; the preview image only when asked."""
+    """By version: 0.29 has no host path, 0.30 and later use one unless told otherwise, the preview image only when asked."""
     asked, how = _asked(facts)
     says = [read.quote(how)] if how else []
     vllm = read.version(facts, "pkg.vllm")
