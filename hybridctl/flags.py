@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,14 +10,8 @@ from typing import Any
 
 from packaging.version import Version
 
-from hybridctl.data import recipes_dir
-from hybridctl.errors import BrokenDataError
+from hybridctl.data import read_toml, recipes_dir
 from hybridctl.versions import VersionSet, parse_condition
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +69,7 @@ def _table() -> _Table:
 
 
 def _read(name: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads((recipes_dir() / "tables" / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BrokenDataError(f"{name}: {error}") from error
+    return read_toml(recipes_dir() / "tables" / name)
 
 
 def flag_window(name: str) -> Window | None:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import re
-import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hybridctl.data import cache_dir, recipes_dir
+from hybridctl.data import load_compiled as load_compiled
+from hybridctl.data import read_toml as read_toml
+from hybridctl.data import recipes_dir
 from hybridctl.doctor.conditions import Verdict, evaluate
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Finding, Fix
 from hybridctl.doctor.phases import is_past
 from hybridctl.errors import BrokenDataError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _PLACEHOLDER = re.compile(r"\{(\w+)(?:\|([^{}]*))?\}")
 
@@ -179,45 +171,6 @@ def load(directory: Path | None = None) -> Knowledge:
     """
     folder = directory or recipes_dir() / "known_bad"
     return Knowledge(Entry(**raw) for raw in load_compiled(folder, _compile_entry))
-
-
-def load_compiled(folder: Path, compile_one: Any) -> list[dict[str, Any]]:
-    """Every ``*.toml`` of a folder as plain tables, through a cache keyed by the names, sizes and times of the files."""
-    with os.scandir(folder) as scan:
-        listing = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in scan if e.name.endswith(".toml"))
-    key = hashlib.sha256(repr((str(folder), listing, 3)).encode()).hexdigest()[:24]
-    cached = cache_dir() / "compiled" / f"{folder.name}-{key}.json"
-    try:
-        rows: list[dict[str, Any]] = json.loads(cached.read_bytes())
-    except (OSError, ValueError):
-        rows = [compile_one(folder / name) for name, _, _ in listing]
-        _keep(cached, rows)
-    return rows
-
-
-def _keep(path: Path, rows: list[dict[str, Any]]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for old in path.parent.glob(path.name.rsplit("-", 1)[0] + "-*.json"):
-            old.unlink(missing_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".tmp") as handle:
-            json.dump(rows, handle)
-        Path(handle.name).replace(path)
-    except OSError:
-        return  # a read-only home costs 0.3 s a run, no more
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """One data file.
-
-    Raises:
-        BrokenDataError: it can't be read as TOML.
-    """
-    try:
-        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        return table
-    except (OSError, ValueError) as error:
-        raise BrokenDataError(f"{path.name}: {error}") from error
 
 
 def _compile_entry(path: Path) -> dict[str, Any]:

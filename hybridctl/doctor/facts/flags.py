@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hybridctl.doctor.facts.draft import Draft, masked
-from hybridctl.doctor.facts.loose_json import flatten, loads
 from hybridctl.doctor.facts.model import Value
 from hybridctl.doctor.facts.shell import Word
 from hybridctl.flags import flag_window, is_switch, long_name
+from hybridctl.loose_json import flatten, loads
 
 _FLAG = re.compile(r"--?[A-Za-z]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")

@@ -1,13 +1,13 @@
-"""JSON as it survives a launch line: cut short with ``...``, single quotes, Python words, or no quotes at all. Never raises."""
+"""JSON as it survives copying: cut short with ``...``, single quotes, Python words, or no quotes at all. Never raises."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
-from hybridctl.doctor.facts.model import Value
+Plain: TypeAlias = "bool | int | float | str | list[str]"
 
 _BARE = re.compile(r"[^,{}\[\]\n]*")
 _KEY = re.compile(r"""\s*(?:"([^"\n]*)"|'([^'\n]*)'|([\w.-]+))\s*[:=]""")
@@ -24,13 +24,13 @@ def loads(text: str) -> Any:
         return _Reader(text[:_MAX_TEXT]).value(0)
 
 
-def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Value]]:
+def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Plain]]:
     """``(dotted path, value)`` for every scalar, and for every list of scalars as texts. Null is nothing."""
     budget = [_MAX_ITEMS]
     yield from _flatten(value, path, 0, budget)
 
 
-def _flatten(value: Any, path: str, depth: int, budget: list[int]) -> Iterator[tuple[str, Value]]:
+def _flatten(value: Any, path: str, depth: int, budget: list[int]) -> Iterator[tuple[str, Plain]]:
     if depth > _MAX_DEPTH or budget[0] <= 0:
         return
     if isinstance(value, dict):
