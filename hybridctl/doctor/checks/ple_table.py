@@ -23,7 +23,7 @@ def _on_gpu(facts: Facts, where: Placement) -> Finding | bool | None:
     ranks = layout(facts)
     table = table_gib(facts)
     if where.where == "host":
-        return True
+        return None
     # A version that can't be compared may be the preview image, where the table stays on the GPU unless it is asked away.
     if memory is None or (where.where is None and where.asked is not False):
         return None
@@ -113,7 +113,7 @@ def _ignored_variable(facts: Facts) -> Finding | None:
     return read.finding(
         "ple-offload-env-ignored",
         "VLLM_PLE_CPU_OFFLOAD does nothing in this release",
-        "oom",
+        "config",
         "info" if harmless or read.past(facts, "load") else "warning",
         "Only the preview image (off by default) and 0.30 (on by default) read this variable. 0.29 keeps the table on the GPU "
         "whatever it says; from 0.31 on --engram-config decides, and host memory is the default.",

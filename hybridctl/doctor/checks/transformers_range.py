@@ -16,8 +16,9 @@ _SOURCES = [
 ]
 
 
-def _judge(facts: Facts, vllm: Reading, transformers: Reading) -> tuple[Severity, str]:
+def _judge(facts: Facts, vllm: Reading, transformers: Reading, wanted: str) -> tuple[Severity, str]:
     """How loud, and why. Upper bounds from 0.31 on are cautious; the step from transformers 4 to 5 broke what came before."""
+    oldest = next(clause for clause in wanted.split(",") if clause.startswith(">="))
     if transformers.within(">=5"):
         if vllm.within("<0.17"):
             return (
@@ -35,7 +36,7 @@ def _judge(facts: Facts, vllm: Reading, transformers: Reading) -> tuple[Severity
                 "warning",
                 "This release was made for transformers 4; transformers 5 renamed and removed what it relies on.",
             )
-        if vllm.within(">=0.31"):
+        if vllm.within(">=0.31") and transformers.within(oldest):
             return "info", "The bound says how far this release was tested, not that newer ones fail."
     return "warning", "Model configurations and processors that this release relies on came later or have changed."
 
@@ -59,7 +60,7 @@ def run(context: Context) -> Outcome:
         return CHECK.ok(f"transformers {transformers.text} is within {wanted}")
     if read.past(facts, "load"):
         return CHECK.not_applicable("the log shows that the model was built")
-    severity, why = _judge(facts, vllm, transformers)
+    severity, why = _judge(facts, vllm, transformers, wanted)
     if not vllm.is_release and severity != "info":
         severity = "info"
     return CHECK.found(
