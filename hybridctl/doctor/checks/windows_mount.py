@@ -11,6 +11,7 @@ from hybridctl.doctor.findings import Evidence, Fix, Outcome
 
 _DRIVE = re.compile(r"^(?:[A-Za-z]:[\\/]|//?[A-Za-z]/|\$\{?(?:env:)?USERPROFILE\b|%USERPROFILE%)", re.ASCII)
 _MNT = re.compile(r"^/mnt/[a-z](?:/|$)", re.ASCII)
+_USERS = re.compile(r"^/mnt/[a-z]/Users/", re.ASCII | re.IGNORECASE)  # nothing but a Windows drive looks so
 _PATH_FLAGS = ("model", "model-path", "download-dir")
 
 
@@ -35,7 +36,7 @@ def run(context: Context) -> Outcome:
         return CHECK.unknown("the launch line")
     for fact, path in places:
         mounted = fact.key == "command.mounts" or _on_windows(facts)
-        if (_DRIVE.match(path) and mounted) or (_MNT.match(path) and _on_windows(facts)):
+        if (_DRIVE.match(path) and mounted) or _USERS.match(path) or (_MNT.match(path) and _on_windows(facts)):
             break
     else:
         return CHECK.ok("no path on a Windows drive")

@@ -232,6 +232,10 @@ CASES = [
         {**SERVE, "platform.wsl": True, "flag.model": "/mnt/c/models/x"}, {"platform.wsl": False},
     ),
     Case(
+        "windows-mount", "weights-on-windows-drive", "slow", "warning",
+        {"command.form": "docker", "command.mounts": ["/mnt/c/Users/me/models"]}, {"command.mounts": ["/mnt/data/models"]},
+    ),
+    Case(
         "shared-memory", "shm-small-for-ranks", "nccl-shm", "warning",
         {"command.form": "docker", "flag.tensor-parallel-size": 2, "command.shm": "64m"}, {"command.shm": "host"},
     ),
