@@ -9,7 +9,7 @@ from hybridctl.doctor.facts.clean import Line
 from hybridctl.doctor.facts.statements import Found
 
 _SECTION = re.compile(r"\s*(?:=+\s*)?environment variables\s*:?(?:\s*=+)?\s*$", re.IGNORECASE)
-_PAIR = re.compile(r"\s*(?:[-*]\s+)?(?:export\s+|set\s+|setx\s+|ENV\s+|\$env:)?([A-Z][A-Z0-9_]{2,63})\s?=\s?(.*)$")
+_PAIR = re.compile(r"\s*(?:[-*$#%]\s+)?(?:export\s+|set\s+|setx\s+|ENV\s+|\$env:)?([A-Z][A-Z0-9_]{2,63})\s?=\s?(.*)$")
 _SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_KEY|_KEY$|AUTH")
 _PREFIX_TEXT = """
 CUDA_ CUDNN_ CUBLAS_ FLASHINFER_ FLA_ GLOO_ HF_ HIP_ HSA_ LD_ LMCACHE_ MODELSCOPE_ NCCL_ NVIDIA_ NVSHMEM_ OLLAMA_ OMP_

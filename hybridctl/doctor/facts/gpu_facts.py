@@ -62,8 +62,8 @@ def _least_memory(known: list[tuple[GpuRow, gpus.Gpu | None]]) -> Iterable[State
             sizes.append((gpu.memory_gib, IMPLIED if gpu.memory_named else BY_TABLE, row))
     if len(sizes) == len(known):
         size, rank, row = min(sizes, key=lambda item: item[0])
-        quote = row.memory_quote if rank == STATED and row.memory_quote else row.quote
-        yield Statement("gpu.memory_gib", size, row.line, quote, max(rank for _, rank, _ in sizes))
+        line, quote = (row.memory_line, row.memory_quote) if rank == STATED else (row.line, row.quote)
+        yield Statement("gpu.memory_gib", size, line, quote, max(rank for _, rank, _ in sizes))
 
 
 def _say(key: str, value: str | int | bool | list[str], row: GpuRow, rank: int = STATED) -> Statement:

@@ -37,7 +37,7 @@ def parse(lines: Sequence[Line]) -> Found:
         if listing and (mig := _MIG.match(text)):
             slice_gib = float(mig[1])
             if listing[-1].memory_gib is None or slice_gib < listing[-1].memory_gib:
-                listing[-1].memory_gib, listing[-1].memory_quote = slice_gib, mig[0].strip()
+                listing[-1].sized(slice_gib, mig[0], line)
             continue
         if capability := _CAPABILITY.match(text):
             found.say("gpu.cc", capability[1], line)

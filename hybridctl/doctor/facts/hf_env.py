@@ -13,7 +13,7 @@ from hybridctl.gpus import vendor_of
 
 _BULLET = re.compile(r"\s*[-*]\s+\S")
 _TORCH = re.compile(r"(?:pytorch|torch)(?: version)?(?: \((?:gpu|accelerator)\?\))?$")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) GB$")
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?) GB$")
 # These print settings whether set or not; only a switch that is on tells that somebody set it.
 _SWITCHES = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_XET", "HF_HUB_ENABLE_HF_TRANSFER", "HF_XET_HIGH_PERFORMANCE")
 

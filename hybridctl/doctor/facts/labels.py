@@ -7,7 +7,7 @@ import re
 from hybridctl.doctor.facts.clean import Line
 from hybridctl.doctor.facts.statements import IMPLIED, STATED, Found, is_nothing
 
-_LABEL = re.compile(r"\s*(?:[-*•+]\s+|\d+[.)]\s+)?([^\W\d_][^:：=|]{0,60}?)\s*(?:[:：]|=(?!=))\s*(.*)$")
+_LABEL = re.compile(r"\s*(?:[-*•+]\s+|\d+[.)]\s+)?[`*\"']*([^\W\d_][^:：=|]{0,60}?)\s*(?:[:：]|=(?!=))\s*(.*)$")
 _CELLS = re.compile(r"\s*\|([^|]+)\|([^|]+)\|?\s*$")
 _DRESS = re.compile(r"[`*\"']+")
 

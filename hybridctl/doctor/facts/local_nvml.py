@@ -54,6 +54,7 @@ def nvml_facts(document: Any) -> tuple[list[Fact], list[Unknown]]:
             line=0,
             quote=f"NVML device {index}: {gpu['name']}",
             memory_gib=round(gpu["memory"] / 1024**3, 2) if gpu["memory"] else None,
+            memory_quote=f"NVML device {index}: {gpu['memory']} bytes",
             cc=gpu["cc"],
         )
         for index, gpu in enumerate(document.get("gpus", []))

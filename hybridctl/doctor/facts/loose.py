@@ -10,15 +10,15 @@ from hybridctl.doctor.facts.clean import Line
 from hybridctl.doctor.facts.collect_env import cuda_driver
 from hybridctl.doctor.facts.gpu_lines import named
 from hybridctl.doctor.facts.package_names import is_known, normalise
-from hybridctl.doctor.facts.statements import IMPLIED, Found, is_nothing, is_version
+from hybridctl.doctor.facts.statements import IMPLIED, Found, cuda_of_tag, is_nothing, is_version
 from hybridctl.gpus import vendor_of
 
-_SIZE = re.compile(r"~?\s*(\d+(?:\.\d+)?)\s*([KMGT])?i?(?:B|b)?(?![\w.])")
+_SIZE = re.compile(r"~?\s*(\d{1,9}(?:\.\d+)?)\s*([KMGT])?i?(?:B|b)?(?![\w.])")
 _UNITS = {"K": 1 / 1048576, "M": 1 / 1024, "G": 1.0, "T": 1024.0}
 _CC = re.compile(r"(?:sm_?|compute_?)?(\d{1,2})(?:\.(\d)|(?<=\d)(\d))[af]?(?![\d.])", re.IGNORECASE)
-_DF_SHM = re.compile(r"\s*\S+\s+(\d+(?:\.\d+)?)([KMGT])i?\s.*\s/dev/shm\s*$")
+_DF_SHM = re.compile(r"\s*\S+\s+(\d{1,9}(?:\.\d+)?)([KMGT])i?\s.*\s/dev/shm\s*$")
 _OLLAMA = re.compile(r".*\bollama version is (\d[\w.+-]*)", re.IGNORECASE)
-_VLLM_SAYS = re.compile(r".*\bvLLM API server version v?(\d[\w.+-]*)")
+_VLLM_SAYS = re.compile(r".*(?:\bvLLM API server version v?|Initializing an? (?:V1 )?LLM engine \(v)(\d[\w.+-]*)")
 _IMAGE = re.compile(r"\b(vllm/vllm-openai|lmsysorg/sglang)\S*?:v?(\d+\.\d+(?:\.\d+)?[\w.]*)((?:-cu\d{2,3})?)")
 _CARD = re.compile(r".*\b(?:Card [Ss]eries|Marketing Name)\s*:\s*(\S.*?)\s*$")
 _UNAME_R = re.compile(r"\s*\d+\.\d+\.\d+\S*-microsoft-standard\S*\s*$")
@@ -30,7 +30,7 @@ _WSL_VERSION = re.compile(
 )
 _NO_PACKAGES_TEXT = """
 os gcc clang cmake kernel bios schema api config file format data model spec document protocol compose chart python libc
-cuda driver rust go node java openmpi docker runtime client server
+cuda driver rust go node java openmpi docker runtime client server nvidia-smi nvml nvrm vbios image inforom
 """
 _NO_PACKAGES = frozenset(_NO_PACKAGES_TEXT.split())
 
@@ -61,7 +61,10 @@ def _package(found: Found, label: str, value: str, line: Line) -> None:
     name = label.removesuffix(" version").strip()
     if name != label and '"' in line.text:
         return  # "transformers_version" of a config.json is that of whoever saved the model
-    if is_known(name) or (name != label and re.fullmatch(r"[\w.+-]{2,40}", name) and name not in _NO_PACKAGES):
+    numbered = name != label or re.match(r"\W{0,3}v?\d+\.\d", value) or not is_version(value)
+    if (is_known(name) and numbered) or (
+        name != label and re.fullmatch(r"[\w.+-]{2,40}", name) and name not in _NO_PACKAGES
+    ):
         if normalise(name) == "llama.cpp":
             value = re.sub(r"^(?:version:?\s*)?b(?=\d)", "", value)
         found.package(name, value, line)
@@ -108,8 +111,8 @@ def _image(found: Found, line: Line) -> None:
     for image in _IMAGE.finditer(line.text):
         engine = image[1].rpartition("/")[2].removesuffix("-openai")
         found.say(f"pkg.{engine}", image[2], line, IMPLIED)
-        if image[3] and engine == "vllm":
-            found.package("vllm", f"{image[2]}+{image[3][1:]}", line, IMPLIED)
+        if engine == "vllm" and (cuda := cuda_of_tag(image[3])):
+            found.say("vllm.cuda", cuda, line, IMPLIED)
 
 
 def _gpus(found: Found, value: str, line: Line) -> None:

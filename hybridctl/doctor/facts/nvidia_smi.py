@@ -81,7 +81,7 @@ def _long_form(found: Found, lines: Sequence[Line]) -> None:
         elif (name := _FULL_NAME.match(line.text)) and vendor_of(name[1]):
             listing.append(GpuRow(name[1], line.number, name[1], len(listing)))
         elif listing and listing[-1].memory_gib is None and (size := _FULL_MEMORY.match(line.text)):
-            listing[-1].memory_gib, listing[-1].memory_quote = _gib(size[1]), size[0].strip()
+            listing[-1].sized(_gib(size[1]), size[0], line)
     if listing:
         found.gpus.append(listing)
 
@@ -105,9 +105,9 @@ def _tables(found: Found, lines: Sequence[Line]) -> None:
         elif mig := _MIG_USAGE.match(line.text):
             for gpu in listing:
                 if gpu.index == int(mig[1]) and (gpu.memory_gib is None or _gib(mig[3]) < gpu.memory_gib):
-                    gpu.memory_gib, gpu.memory_quote = _gib(mig[3]), mig[2]
+                    gpu.sized(_gib(mig[3]), mig[2], line)
         elif waiting and (usage := _USAGE.search(line.text)):
-            waiting.memory_gib, waiting.memory_quote = _gib(usage[2]), usage[1]
+            waiting.sized(_gib(usage[2]), usage[1], line)
             waiting = None
 
 
@@ -151,7 +151,7 @@ def _csv_row(found: Found, row: dict[str, str], line: Line) -> GpuRow | None:
         return None
     gpu = GpuRow(name, line.number, name, cc=cc if cc_known else None)
     if size:
-        gpu.memory_gib, gpu.memory_quote = _gib(size[1]), size[0]
+        gpu.sized(_gib(size[1]), size[0], line)
     return gpu
 
 

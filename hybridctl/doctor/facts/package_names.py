@@ -32,10 +32,8 @@ torch torchao torchaudio torchcodec torchvision transformers triton triton-kerne
 vllm-flash-attn xformers xgrammar
 """
 _KNOWN = frozenset(_KNOWN_TEXT.split())
-_KNOWN_BEGINNINGS = ("nvidia-", "vllm-", "flashinfer-", "flash-attn-", "sgl-", "torch-", "fla-")
-_TOOLS = (
-    *("nvidia-smi", "nvidia-driver", "nvidia-docker", "nvidia-container"),
-    *("vllm-config", "torch-dtype", "torch-cuda", "torch-compile"),
+_KNOWN_FAMILIES = re.compile(
+    r"nvidia-[a-z0-9-]+-cu1\d|nvidia-cu[a-z0-9-]+|flashinfer-[a-z-]+|flash-attn-\d|nvidia-nccl"
 )
 
 
@@ -48,6 +46,4 @@ def normalise(name: str) -> str:
 def is_known(name: str) -> bool:
     """Whether a name followed by a version can be taken as a package without a list around it."""
     key = normalise(name)
-    return key in _KNOWN or (
-        key.startswith(_KNOWN_BEGINNINGS) and not key.startswith(_TOOLS) and " " not in name.strip()
-    )
+    return key in _KNOWN or bool(_KNOWN_FAMILIES.fullmatch(key))

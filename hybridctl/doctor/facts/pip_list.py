@@ -16,13 +16,14 @@ _HEAD = re.compile(
     r"\s*#?\s*(?:Package|Name)\s+Version(?:\s+(?:Build|Editable|Location|Channel|Latest|Installer)\b.*)?\s*$"
 )
 _RULE = re.compile(r"\s*-{3,}(?:\s+-{2,})*\s*$")
-_ROW = re.compile(rf"\s*({_NAME})\s+({_VERSION})(?:\s+(\S.*?))?\s*$")
+_ROW = re.compile(rf"\s*(_?{_NAME})\s+({_VERSION})(?:\s+(\S.*?))?\s*$")
 _FREEZE = re.compile(rf"\s*(?:\+\s+|~\s+)?({_NAME})(?:\[[\w,.-]*\])?\s*===?\s*({_VERSION})\s*(?:;.*|#.*|\\)?$")
-_WHEEL = re.compile(rf"\s*({_NAME})\s*@\s*\S*/([\w.]+)-({_VERSION.replace('-', '')})-[\w.]+-[\w.]+-[\w.]+\.whl")
+_WHEEL = re.compile(rf"\s*({_NAME})\s*@\s*\S*/([\w.]+)-(\d[\w.+!%]*)(?:-\w+)?-[\w.]+-[\w.]+-[\w.]+\.whl")
 _INSTALLED = re.compile(r"\s*Successfully installed\s+(.*)")
 _INSTALLED_ITEM = re.compile(rf"({_NAME}?)-({_VERSION.replace('-', '')})")
 _SHOW_NAME = re.compile(rf"\s*Name:\s*({_NAME})\s*$")
 _SHOW_VERSION = re.compile(rf"\s*Version:\s*({_VERSION})\s*$")
+_UV = re.compile(r"\s*Using Python (\d+\.\d+\.\d+\S*) environment at:")
 _TWO_WORDS = re.compile(rf"\s*(?:[-*•]\s+)?({_NAME})\s+({_VERSION})\s*$")
 
 
@@ -31,8 +32,11 @@ def parse(lines: Sequence[Line]) -> Found:
     found = Found()
     in_table = conda = False
     shown: str | None = None
+    above = 0
     for line in lines:
         text = line.text
+        in_table = in_table and line.number <= above + 1  # an empty line ends a table
+        above = line.number
         if _HEAD.match(text):
             in_table, conda = True, "Build" in text or "Channel" in text or text.lstrip().startswith("#")
             continue
@@ -49,7 +53,9 @@ def parse(lines: Sequence[Line]) -> Found:
         if "==" in text and (freeze := _FREEZE.match(text)):
             found.package(freeze[1], freeze[2], line)
         elif ".whl" in text and (wheel := _WHEEL.match(text)):
-            found.package(wheel[1], wheel[3], line)
+            found.package(wheel[1], wheel[3].replace("%2B", "+").replace("%2b", "+"), line)
+        elif uv := _UV.match(text):
+            found.version("platform.python", uv[1], line)
         elif installed := _INSTALLED.match(text):
             for item in installed[1].split():
                 if part := _INSTALLED_ITEM.fullmatch(item):

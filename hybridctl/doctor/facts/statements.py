@@ -47,7 +47,12 @@ class GpuRow:
     count: int = 1
     memory_gib: float | None = None
     memory_quote: str = ""
+    memory_line: int = 0
     cc: str | None = None
+
+    def sized(self, gib: float, quote: str, line: Line) -> None:
+        """Set the memory that a line states, with the place of it."""
+        self.memory_gib, self.memory_quote, self.memory_line = gib, quote.strip(), line.number
 
 
 @dataclass(slots=True)
