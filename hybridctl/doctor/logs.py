@@ -10,12 +10,12 @@ from typing import BinaryIO
 from hybridctl.doctor.facts.model import Facts, Origin
 from hybridctl.doctor.knowledge import Hit, Symptom
 from hybridctl.doctor.logreader import log_facts, phase_table
-from hybridctl.doctor.logreader.choose import choose, is_part_of, last_run, mark_survivors
+from hybridctl.doctor.logreader.choose import choose, family, last_run, mark_survivors
 from hybridctl.doctor.logreader.errors import PROGRESS, read_errors
 from hybridctl.doctor.logreader.prefixes import parse_line
 from hybridctl.doctor.logreader.records import Line, LogError, PhaseTime
 from hybridctl.doctor.logreader.scan import scan
-from hybridctl.doctor.logreader.symptoms import match_symptoms
+from hybridctl.doctor.logreader.symptoms import fitting, match_symptoms, questions
 
 __all__ = ["LogError", "LogReading", "PhaseTime", "read_log"]
 
@@ -62,7 +62,7 @@ def read_log(stream: BinaryIO, symptoms: Sequence[Symptom], benign: frozenset[st
         symptoms: what to look for; an anchor is found wherever it stands in the log.
         benign: ids of entries whose lines look like errors and are none.
     """
-    raw = scan(stream, [s.anchor for s in symptoms], [*phase_table.NOTES, *log_facts.NOTES])
+    raw = scan(stream, questions(symptoms), [*phase_table.NOTES, *log_facts.NOTES], fitting(symptoms))
     lines = [parse_line(number, text) for number, text in raw.lines]
     _lend_process(lines)
     _lend_clock(lines)
@@ -128,10 +128,11 @@ def _weigh(
     matches: Sequence[tuple[Symptom, Line, dict[str, str]]], errors: Sequence[LogError], reading: LogReading, total: int
 ) -> list[Hit]:
     place: dict[int, int] = {}
-    for error in errors:
+    first = family(errors, reading.innermost)
+    for i, error in enumerate(errors):
         if error.survived or error.benign:
             continue
-        weight = 3 if is_part_of(error, reading.innermost) else 2
+        weight = 3 if i in first else 2
         for number in error.lines:
             place[number] = max(place.get(number, 0), weight)
     excerpt = not place and total < SHORT and not reading.reached

@@ -46,9 +46,6 @@ def mark_survivors(
 ) -> None:
     """Find the errors that nobody died of: the process itself, or the whole server, went on to start and serve."""
     deaths = [x for x in lines if DEATH.search(x.body) and x.level not in ("INFO", "DEBUG")]
-    last_death = {}
-    for x in deaths:
-        last_death[x.number] = x
     healthy = [(x, p) for x, p in marks if p in ("ready", SERVED)]
     for error in errors:
         later_death = any(_after(x, error) or x.number >= error.first_line for x in deaths)
@@ -58,7 +55,7 @@ def mark_survivors(
 
 
 def _after(line: Line, error: LogError) -> bool:
-    if line.clock is not None and error.clock is not None:
+    if line.stamp and line.clock is not None and error.clock is not None:
         apart = line.clock - error.clock
         if abs(apart) > _YEAR / 2:
             apart -= _YEAR if apart > 0 else -_YEAR
@@ -94,7 +91,7 @@ def _class(e: LogError) -> int:
     if e.kind == "line":
         return 5 if e.soft else 4
     if e.kind == "fragment":
-        return 3 if e.message.startswith("File ") else 2  # the very statement that failed says more than a frame
+        return 2 if e.message.startswith(("assert", "raise")) else 3  # the very statement that failed says more
     return 1 if e.soft else 0
 
 
@@ -103,14 +100,11 @@ def _year_turns(pool: Sequence[LogError]) -> bool:
     return bool(clocks) and max(clocks) - min(clocks) > _YEAR / 2
 
 
-def is_part_of(error: LogError, innermost: LogError | None) -> bool:
-    """Whether an error is the innermost one, a link of its chain, or the same one as another process printed it."""
+def family(errors: Sequence[LogError], innermost: LogError | None) -> set[int]:
+    """Places in ``errors`` of the innermost error, the links of its chain, and the same ones as other processes printed them."""
     if innermost is None:
-        return False
-    if error is innermost or (
-        error.key == innermost.key and error.chain_id == innermost.chain_id and not error.wrapper
-    ):
-        return True
-    if innermost.kind == "fragment" and error.kind == "fragment":
-        return True  # pieces of one traceback that was cut out of a log
-    return not error.wrapper and innermost.kind != "fragment" and same_error(error, innermost)
+        return set()
+    if innermost.kind == "fragment":  # pieces of one traceback that was cut out of a log
+        return {i for i, e in enumerate(errors) if e.kind == "fragment"}
+    own = [e for e in errors if e.key == innermost.key and e.chain_id == innermost.chain_id and not e.wrapper]
+    return {i for i, e in enumerate(errors) if any(e is o or (not e.wrapper and same_error(e, o)) for o in own)}

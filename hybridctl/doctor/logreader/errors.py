@@ -29,6 +29,7 @@ _WARNING_TYPE = re.compile(r"(?:\w+\.)*\w*Warning\b")
 _CODE = re.compile(r"\s*(?:assert\s+\S.*|raise\s+[A-Z]\w*(?:\.\w+)*\(.*)$")
 _CARETS = re.compile(r"[\s~^|]+$")
 PROGRESS = re.compile(r"\d{1,3}%\s?(?:\||Completed)|\b\d+/\d+ \[\d+:\d+|^\s*[█▏▎▍▌▋▊▉#]+\s*$")
+_PROCESS = re.compile(r"Process \S+:$")
 _IGNORED = re.compile(r"Exception ignored in|--- Logging error ---")
 
 
@@ -138,11 +139,13 @@ class Reader:
             return False
         if _KNOWN.match(body) and not _WARNING_TYPE.match(body):
             return False
-        if current.kind == "fault" and (fault := fault_of(body)) is not None and fault[0] != current.type:
-            return False
+        if current.kind == "fault" and "what():" not in body:
+            fault = fault_of(body)
+            if fault is not None and fault[0] != current.type:
+                return False
         if current.kind == "line" and (line.stamp != current.lines[-1].stamp or not line.stamp):
             return False
-        if re.match(r"Process \S+:$", stripped):
+        if _PROCESS.match(stripped):
             return False
         self._add(current, line)
         return True
@@ -206,6 +209,11 @@ class Reader:
             current = self._start(line, "fragment")
             current.frame = (line, body.strip())
             self._close()
+            return
+        if line.level == "ERROR" and line.where and body[:4].isspace() and body.strip():
+            # A code line whose frame is cut off; the exception may follow.
+            current = self._start(line, "exception")
+            current.frame = (line, body.strip())
             return
         if line.level == "ERROR" and body.strip() and not is_announcement(body):
             current = self._start(line, "line")

@@ -68,10 +68,10 @@ _VENDORS = {"cuda": "nvidia", "rocm": "amd", "xpu": "intel", "tpu": "tpu", "npu"
 _ENGINE_FLAGS = {  # fields of vLLM's engine line whose value is in force, whatever the launch line said
     "tensor_parallel_size": "tensor-parallel-size", "pipeline_parallel_size": "pipeline-parallel-size",
     "data_parallel_size": "data-parallel-size", "kv_cache_dtype": "kv-cache-dtype", "quantization": "quantization",
-    "max_seq_len": "max-model-len", "dtype": "dtype", "enforce_eager": "enforce-eager", "enable_prefix_caching": "enable-prefix-caching",
+    "dtype": "dtype", "enforce_eager": "enforce-eager", "enable_prefix_caching": "enable-prefix-caching",
     "trust_remote_code": "trust-remote-code",
 }  # fmt: skip
-_TRUE_ONLY = frozenset({"enforce_eager", "trust_remote_code"})
+_TRUE_ONLY = frozenset({"enforce_eager", "trust_remote_code", "enable_prefix_caching"})
 
 
 # SGLang's fields that mean the same as a flag of vLLM.
@@ -138,7 +138,9 @@ def _server_args(m: re.Match[str]) -> Iterator[Statement]:
             or name in ("host", "port", "log_level", "tokenizer_path")
         ):
             continue
-        elif isinstance(value, (bool, int, float, str)):
+        elif isinstance(value, (bool, int, float, str)) and not (
+            value == 1 and name in ("dp_size", "pp_size", "ep_size")
+        ):
             flag = name.replace("_", "-")
             yield f"flag.{flag}", value, piece
             if flag in _SGLANG_SAME:

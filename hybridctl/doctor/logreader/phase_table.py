@@ -74,7 +74,7 @@ MARKERS: tuple[Marker, ...] = (
 _REQUEST = re.compile(
     r'"POST (?:\S*/)?(?:v1/(?:chat/completions|completions|embeddings|responses|messages|rerank|score|audio\S*)|generate|api/\w+)\S* HTTP/[\d.]+" 200'
 )
-NOTES = (*dict.fromkeys(m.text for m in MARKERS), '" 200')
+NOTES = (*dict.fromkeys(m.text for m in MARKERS), 'HTTP/1.1" 200')
 SERVED = "serving"
 
 

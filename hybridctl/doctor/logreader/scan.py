@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -23,8 +23,7 @@ LONGEST = 1 << 16
 """Bytes of one line that are kept while it is read: the rest can't matter, as 4,096 characters are looked at."""
 MOST_LINES = 40_000
 PER_SHAPE = 100
-"""Lines of one shape that are kept, besides the newest."""
-NEWEST = 4_000
+"""Lines of one shape that are kept."""
 BEFORE, AFTER = 6, 90
 SHAPE_BYTES = 16 << 20
 
@@ -38,6 +37,8 @@ ERROR_MARKS = (
     b"level=error", b"NCCL WARN", b"command not found", b"unrecognized arguments", b"died unexpectedly",
 )  # fmt: skip
 
+MANY_NEW = 1 << 14
+_INNER = re.compile(rb"(?<=\s)\S+(?=\s)")
 _DELETE = b"0123456789abcdef-"
 _CODES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 _CR = re.compile(rb"\r+\n")
@@ -54,14 +55,21 @@ class Scan:
     """Lines of a repeated shape, or the end of a huge line, were left out."""
 
 
-def scan(stream: BinaryIO, needles: Iterable[str], notes: Sequence[str] = ()) -> Scan:
+def scan(
+    stream: BinaryIO,
+    needles: Mapping[str, Collection[int]],
+    notes: Sequence[str] = (),
+    fits: Callable[[str, str], Collection[int]] = lambda needle, line: (0,),
+) -> Scan:
     """Read a log of any size.
 
     Args:
-        needles: every line that holds one of these is kept (up to :data:`PER_SHAPE` of one shape, besides the newest).
+        needles: lines that hold one of these are kept: the first :data:`PER_SHAPE` of a shape, and after that those that answer
+            a question which no line of the shape has answered yet. The questions of a needle are given as numbers.
         notes: literals of which a few lines are enough.
+        fits: which of its needle's questions a line answers. Asked for repeated shapes only.
     """
-    sieve = _Sieve([n.encode() for n in needles], [n.encode() for n in notes])
+    sieve = _Sieve({n.encode(): q for n, q in needles.items()}, [n.encode() for n in notes], fits)
     for start, chunk in _chunks(stream, sieve.result):
         sieve.take(start, chunk)
     return sieve.finish()
@@ -111,11 +119,18 @@ def _plain(data: bytes) -> bytes:
 
 
 class _Sieve:
-    def __init__(self, needles: list[bytes], notes: list[bytes]) -> None:
+    def __init__(
+        self,
+        needles: Mapping[bytes, Collection[int]],
+        notes: list[bytes],
+        fits: Callable[[str, str], Collection[int]],
+    ) -> None:
         self.result = Scan()
+        self._fits = fits
         self._marks = frozenset(ERROR_MARKS)
         wanted = dict.fromkeys([*needles, *ERROR_MARKS])
         self._notes = frozenset(n for n in notes if n not in wanted)
+        self._questions = needles
         self._reduced: dict[bytes, list[bytes]] = {}
         self._direct: list[bytes] = []
         for needle in [*wanted, *self._notes]:
@@ -124,11 +139,13 @@ class _Sieve:
                 self._reduced.setdefault(shape, []).append(needle)
             else:
                 self._direct.append(needle)
+        # Words with a blank on both sides within the needle: the line must have them as they are.
+        self._longest = {shape: max(shape.split(), key=len) for shape in self._reduced}
+        self._words = {shape: frozenset(_INNER.findall(shape)) for shape in self._reduced}
         self._dull: set[bytes] = set()
         self._dull_bytes = 0
         self._known: dict[bytes, _Shape] = {}
         self._kept: dict[int, bytes] = {}
-        self._newest: deque[tuple[int, bytes]] = deque(maxlen=NEWEST)
         self._last: list[tuple[int, bytes]] = []
         self._open_until = 0
         self._before: deque[tuple[int, bytes]] = deque(maxlen=BEFORE)
@@ -152,7 +169,16 @@ class _Sieve:
     def _sort(self, novel: set[bytes]) -> None:
         """Part the new shapes in those that may hold a needle and those that can't."""
         blob = b"\n".join(novel)
-        found = [(shape, needles) for shape, needles in self._reduced.items() if shape in blob]
+        reduced = self._reduced
+        if len(blob) > MANY_NEW:  # searching all of it for every needle would cost more than looking its words up
+            words = set(blob.split())
+            vocabulary = b"\n".join(words)
+            reduced = {
+                shape: needles
+                for shape, needles in reduced.items()
+                if self._words[shape] <= words and self._longest[shape] in vocabulary
+            }
+        found = [(shape, needles) for shape, needles in reduced.items() if shape in blob]
         for shape in novel:
             hits = [n for reduced, needles in found if reduced in shape for n in needles]
             if hits:
@@ -190,28 +216,48 @@ class _Sieve:
                 self._keep(number, line)
             return
         state.count += 1
-        notes = all(n in self._notes for n in found)
-        if state.count > PER_SHAPE and state.confirmed.issuperset(found):
-            self.result.truncated = True
-            if not notes:
-                self._newest.append((number, line[:LONGEST]))
-            elif self._notes.issuperset(state.needles):
-                self._dull.add(shape)
-                self._known.pop(shape, None)
+        if state.count > PER_SHAPE:
+            self._check_repeated(number, line, shape, state)
             return
-        state.confirmed.update(found)
+        state.kept.append(number)
         self._keep(number, line, always=True)
         if not self._marks.isdisjoint(found):
             for earlier, text in self._before:
                 self._keep(earlier, text)
             self._open_until = number + AFTER
 
+    def _check_repeated(self, number: int, line: bytes, shape: bytes, state: _Shape) -> None:
+        """The lines kept of this shape show what it says. Another one is kept only for a needle that none of them answered."""
+        self.result.truncated = True
+        if state.questions is None:
+            kept = [self._kept[n] for n in state.kept if n in self._kept]
+            state.questions = {n: set(q) for n in state.needles if (q := self._questions.get(n))}
+            for earlier in kept:
+                self._answer(state.questions, earlier)
+        if self._answer(state.questions, line):
+            self._keep(number, line, always=True)
+        if not state.questions:
+            self._dull.add(shape)
+            self._known.pop(shape, None)
+
+    def _answer(self, questions: dict[bytes, set[int]], line: bytes) -> bool:
+        """Strike out what the line answers; whether it was anything."""
+        struck = False
+        for needle in [n for n in questions if n in line]:
+            answers = questions[needle].intersection(
+                self._fits(needle.decode(), line[:LONGEST].decode("utf-8", "replace"))
+            )
+            struck = struck or bool(answers)
+            questions[needle] -= answers
+            if not questions[needle]:
+                del questions[needle]
+        return struck
+
     def _keep(self, number: int, line: bytes, always: bool = False) -> None:
         if always or len(self._kept) < MOST_LINES:
             self._kept[number] = line[:LONGEST]
         else:
             self.result.truncated = True
-            self._newest.append((number, line[:LONGEST]))
 
     def finish(self) -> Scan:
         budget = EDGE
@@ -225,7 +271,6 @@ class _Sieve:
                 self._kept[number] = line[:LONGEST]
             if budget < 0:
                 break
-        self._kept.update(self._newest)
         out = self.result.lines
         for number in sorted(self._kept):
             if number > self.result.total:
@@ -240,9 +285,10 @@ class _Sieve:
 
 
 class _Shape:
-    __slots__ = ("confirmed", "count", "needles")
+    __slots__ = ("count", "kept", "needles", "questions")
 
     def __init__(self, needles: list[bytes]) -> None:
         self.needles = needles
-        self.confirmed: set[bytes] = set()
+        self.kept: list[int] = []
+        self.questions: dict[bytes, set[int]] | None = None
         self.count = 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from hybridctl.doctor.knowledge import Symptom
+from hybridctl.doctor.logreader.prefixes import parse_line
 from hybridctl.doctor.logreader.records import Line
 
 
@@ -33,6 +34,25 @@ def match_symptoms(lines: Sequence[Line], symptoms: Sequence[Symptom]) -> list[M
             out.append((symptom, line, groups))
     out.sort(key=lambda hit: hit[1].number)
     return out
+
+
+def questions(symptoms: Sequence[Symptom]) -> dict[str, list[int]]:
+    """Anchors, each with the places of its symptoms."""
+    out: dict[str, list[int]] = {}
+    for i, symptom in enumerate(symptoms):
+        out.setdefault(symptom.anchor, []).append(i)
+    return out
+
+
+def fitting(symptoms: Sequence[Symptom]) -> Callable[[str, str], list[int]]:
+    """Which symptoms with an anchor a line has, by their places."""
+    by_anchor = questions(symptoms)
+
+    def fits(anchor: str, text: str) -> list[int]:
+        line = parse_line(0, text)
+        return [i for i in by_anchor.get(anchor, ()) if _matches(symptoms[i], line) is not None]
+
+    return fits
 
 
 def _matches(symptom: Symptom, line: Line) -> dict[str, str] | None:
