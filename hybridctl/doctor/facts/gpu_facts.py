@@ -17,7 +17,8 @@ def gpu_statements(listing: list[GpuRow]) -> Iterable[Statement]:
         return
     first = listing[0]
     yield _say("gpu.names", [row.name for row in listing for _ in range(row.count)], first)
-    yield _say("gpu.count", sum(row.count for row in listing), first)
+    if all(row.counted for row in listing):
+        yield _say("gpu.count", sum(row.count for row in listing), first)
     vendors = {gpus.vendor_of(row.name) for row in listing}
     if len(vendors) == 1 and (vendor := vendors.pop()):
         yield _say("gpu.vendor", vendor, first)

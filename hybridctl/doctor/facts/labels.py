@@ -100,7 +100,7 @@ def say_platform(found: Found, text: str, line: Line) -> None:
         found.say("platform.os", "macos", line)
     elif word.startswith("linux") and "/" not in word:
         found.say("platform.os", "linux", line)
-    elif "/" not in word:
+    elif _DISTROS.search(word):
         say_os(found, text, line)
 
 

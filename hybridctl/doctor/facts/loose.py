@@ -20,6 +20,7 @@ _DF_SHM = re.compile(r"\s*\S+\s+(\d{1,9}(?:\.\d+)?)([KMGT])i?\s.*\s/dev/shm\s*$"
 _OLLAMA = re.compile(r".*\bollama version is (\d[\w.+-]*)", re.IGNORECASE)
 _VLLM_SAYS = re.compile(r".*(?:\bvLLM API server version v?|Initializing an? (?:V1 )?LLM engine \(v)(\d[\w.+-]*)")
 _IMAGE = re.compile(r"\b(vllm/vllm-openai|lmsysorg/sglang)\S*?:v?(\d+\.\d+(?:\.\d+)?[\w.]*)((?:-cu\d{2,3})?)")
+_WITHOUT_COLON = re.compile(r"\s*(?:[-*•]\s+)?([A-Za-z][\w. -]{0,30}?)\s+version\s+v?(\d[\w.+-]*)\s*$", re.IGNORECASE)
 _CARD = re.compile(r".*\b(?:Card [Ss]eries|Marketing Name)\s*:\s*(\S.*?)\s*$")
 _UNAME_R = re.compile(r"\s*\d+\.\d+\.\d+\S*-microsoft-standard\S*\s*$")
 _TWO_CUDA = re.compile(r"\s*CUDA Driver Version / Runtime Version\s+(\d{1,2}\.\d+) / (\d{1,2}\.\d+)")
@@ -82,6 +83,12 @@ def _lone(found: Found, line: Line) -> bool:
         found.package("vllm", says[1], line)
     elif "/dev/shm" in text and (shm := _DF_SHM.match(text)):
         found.say("platform.shm_gib", _rounded(float(shm[1]) * _UNITS[shm[2]]), line)
+    elif (pair := _WITHOUT_COLON.match(text)) and (is_known(pair[1]) or pair[1].lower() == "linux"):
+        if pair[1].lower() == "linux":
+            found.say("platform.kernel", pair[2], line)
+            found.say("platform.os", "linux", line, IMPLIED)
+        else:
+            found.package(pair[1], pair[2], line)
     elif both := _TWO_CUDA.match(text):
         found.say("driver.cuda", both[1], line)
         found.say("cuda.toolkit", both[2], line, IMPLIED)
@@ -100,6 +107,7 @@ def _card(found: Found, name: str, line: Line) -> None:
     """Tools of ROCm print a block for each card; blocks follow each other, so they are one listing."""
     row = named(name, line)
     if row:
+        row.counted = True
         last = found.gpus[-1] if found.gpus else None
         if last and last[-1].name == row.name and line.number - last[-1].line < 60 and line.number != last[-1].line:
             last.append(row)
@@ -118,6 +126,9 @@ def _image(found: Found, line: Line) -> None:
 def _gpus(found: Found, value: str, line: Line) -> None:
     parts = [part for part in re.split(r"[;\[\]\"]|,(?!\s*\d)", value) if part.strip()]
     rows = [row for part in parts if vendor_of(part) and (row := named(part.strip(), line))]
+    if len(rows) > 1:
+        for gpu in rows:
+            gpu.counted = True
     if rows:
         found.gpus.append(rows)
 
@@ -208,8 +219,8 @@ _HANDLERS: dict[str, _Handler] = {
     **_under(
         cuda_driver,
         *("cuda version (nvidia-smi)", "cuda version (nvidia smi)", "cuda driver", "cuda (driver)", "driver cuda"),
-        *("cuda version (driver)", "cuda umd version", "nvidia smi cuda", "cuda (nvidia smi)", "cudrivergetversion", "max cuda"),
-        "driver cuda version",
+        *("cuda version (driver)", "nvidia smi cuda", "cuda (nvidia smi)", "cudrivergetversion", "max cuda"),
+        *("driver cuda version", "cuda umd version", "cuda runtime (per driver)"),
     ),
     **_under(labels.say_toolkit, "cuda runtime", "cuda toolkit", "cuda toolkit version", "nvcc", "nvcc version", "toolkit"),
     **_under(_version("torch.cuda"), "torch cuda", "torch.version.cuda", "pytorch cuda", "torch cuda version"),

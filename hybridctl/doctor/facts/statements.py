@@ -19,7 +19,7 @@ _CPU_TAG = re.compile(r"\+(cpu|xpu)\b")
 _TORCH_INSIDE = re.compile(r"\b(?:torch|pytorch)[ =:]+v?(\d[\w.+]*)", re.IGNORECASE)
 _NOTHING = re.compile(
     r"\s*(?:n/?a\b.*|none|null|nil|unknown|\?+|-+|could not collect.*|not (?:found|installed|available|set|collected).*|"
-    r"module not found.*|no module.*|error.*|err!.*|false|undefined)?\s*$",
+    r"module not found.*|no module.*|error.*|err!.*|undefined)?\s*$",
     re.IGNORECASE,
 )
 
@@ -45,6 +45,8 @@ class GpuRow:
     quote: str
     index: int | None = None
     count: int = 1
+    counted: bool = True
+    """Whether the text says how many there are; a line that only names the type does not."""
     memory_gib: float | None = None
     memory_quote: str = ""
     memory_line: int = 0

@@ -130,6 +130,9 @@ def test_two_statements_stay_and_the_first_counts() -> None:
         ("VLLM_USE_V1=1", {"env.VLLM_USE_V1": "1", "pkg.vllm-use-v1": None}),
         ("HF_TOKEN=hf_x", {"env.HF_TOKEN": None}),
         ("pip install vllm==0.11.0", {"pkg.vllm": None}),
+        ("Is CUDA available : False", {"torch.cuda_available": False}),
+        ("wsl : false", {"platform.wsl": False}),
+        ("container : no", {"platform.container": False}),
         ("nightly", {}),
     ],
 )

@@ -117,6 +117,33 @@ def test_other_programs_name_devices_too() -> None:
     assert [(row.name, row.cc) for row in found.gpus[0]] == [("NVIDIA GeForce RTX 3090", "8.6"), ("Tesla T4", None)]
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "count"),
+    [
+        ("8x NVIDIA H100 80GB", "NVIDIA H100 80GB", 8), ("2 × RTX 3090", "RTX 3090", 2), ("NVIDIA A100 (x4)", "NVIDIA A100", 4),
+        ("RTX 4090 x 2 (24GB each)", "RTX 4090  (24GB each", 2), ("dual RTX 3090", "RTX 3090", 2), ("4 H100s", "H100", 4),
+        ("NVIDIA A10G", "NVIDIA A10G", None), ("NVIDIA H100 PCIe x16", "NVIDIA H100 PCIe x16", None), ("0x RTX 3090", None, None),
+    ],
+)  # fmt: skip
+def test_numbers_of_gpus(text: str, name: str | None, count: int | None) -> None:
+    row = gpu_lines.named(text, Line(1, text))
+    assert (row and row.name) == name
+    assert (row and (row.count if row.counted else None)) == count
+
+
+def test_a_type_without_a_number_is_not_one_gpu() -> None:
+    found = loose.parse(lines("GPU: NVIDIA H100 80GB"))
+    assert "gpu.count" not in {s.key for s in gpu_statements(found.gpus[0])}
+
+
+def test_gpu_line_with_columns() -> None:
+    found = gpu_lines.parse(
+        lines("- **GPU 0:** NVIDIA L4 | 23034 MiB | driver 596.36 | x", "GPU 1: NVIDIA L4 | 23034 MiB | driver 596.36")
+    )
+    assert [(row.name, row.memory_gib) for row in found.gpus[0]] == [("NVIDIA L4", 22.49)] * 2
+    assert values(found) == {"driver.version": "596.36"}
+
+
 def test_the_lowest_counts_and_one_unknown_gpu_hides_it() -> None:
     def facts(*names: str) -> dict[str, object]:
         return {s.key: s.value for s in gpu_statements([GpuRow(n, i, n) for i, n in enumerate(names, 1)])}
@@ -174,11 +201,15 @@ def test_loose_lines_of_programs() -> None:
             "  CUDA Driver Version / Runtime Version          12.8 / 12.4",
             "GPU[0]\t\t: Card Series: \t\tAMD Instinct MI300X",
             "GPU[1]\t\t: Card Series: \t\tAMD Instinct MI300X",
+            "sglang version  v0.5.3rc0",
+            "Environment: production",
             "Linux box 5.15.0-141-generic #1 SMP x86_64 x86_64 x86_64 GNU/Linux",
         )
     )
     told = values(found)
     assert (told["platform.shm_gib"], told["driver.cuda"], told["cuda.toolkit"]) == (0.0625, "12.8", "12.4")
+    assert told["pkg.sglang"] == "0.5.3rc0"
+    assert "platform.distro" not in told
     assert told["platform.kernel"] == "5.15.0-141-generic"
     assert [len(listing) for listing in found.gpus] == [2]
 
