@@ -7,7 +7,6 @@ that is not known is ``None``; a field that is known to be absent (no FlashInfer
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -15,14 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 from packaging.version import Version
 
-from hybridctl.data import recipes_dir
+from hybridctl.data import read_toml, recipes_dir
 from hybridctl.errors import BrokenDataError
 from hybridctl.versions import Interval, VersionSet, parse_condition, parse_version
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class _Row(Protocol):
@@ -98,11 +92,7 @@ class Cuda:
 
 @cache
 def _document(name: str) -> dict[str, Any]:
-    path = recipes_dir() / "tables" / f"{name}.toml"
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BrokenDataError(f"{path.name}: {error}") from error
+    return read_toml(recipes_dir() / "tables" / f"{name}.toml")
 
 
 def _rows(name: str, key: str, kind: type[RowT]) -> tuple[RowT, ...]:

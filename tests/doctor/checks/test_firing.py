@@ -46,6 +46,29 @@ class Case:
 
 CASES = [
     Case(
+        "model-support", "architecture-not-in-vllm", "arch-unknown", "error",
+        {"engine": "vllm", "pkg.vllm": "0.16.0", "model.architecture": ["Qwen3_5MoeForConditionalGeneration"]},
+        {"pkg.vllm": "0.17.0"}, ["pkg.vllm", "model.architecture"],
+    ),
+    Case(
+        "model-support", "architecture-not-in-vllm", "arch-unknown", "error",
+        {"engine": "vllm", "pkg.vllm": "0.28.0", "model.family": "qwen4_exp"}, {"pkg.vllm": "0.29.0"}, ["pkg.vllm"],
+    ),
+    Case(
+        "model-support", "architecture-not-in-vllm", "arch-unknown", "error",
+        {"engine": "vllm", "pkg.vllm": "0.24.0", "model.architecture": ["BambaForCausalLM"]}, {"pkg.vllm": "0.23.0"},
+    ),
+    Case(
+        "model-support", "model-type-not-in-transformers", "transformers-mismatch", "error",
+        {"engine": "transformers", "pkg.transformers": "4.55.4", "model.type": ["qwen3_next"]},
+        {"pkg.transformers": "4.57.0"}, ["pkg.transformers", "model.type"],
+    ),
+    Case(
+        "model-support", "model-type-not-in-transformers", "transformers-mismatch", "error",
+        {"engine": "vllm", "pkg.vllm": "0.32.0", "pkg.transformers": "5.15.1", "model.type": ["qwen4_exp", "qwen4_exp_text"]},
+        {"pkg.vllm": "0.31.0"},
+    ),
+    Case(
         "wheel-cuda-driver", "cu13-torch-on-cu12-driver", "driver-cuda", "error",
         {"torch.cuda": "13.0", "driver.version": "570.86.10", "driver.cuda": "12.8", "pkg.vllm": ">=0.12.0"},
         {"torch.cuda": "12.8"}, ["torch.cuda"],

@@ -128,6 +128,39 @@ def test_a_list_of_gpus_in_a_report_proves_no_count():
     assert run("gpu-count", {**values, "flag.distributed-executor-backend": "ray"}).state == "not-applicable"
 
 
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [
+        ("0.16.0", "finding"),
+        ("0.15.1", "finding"),
+        ("0.16.0rc2.dev100+gabc", "unknown"),  # nightlies of those weeks had it
+        ("0.16.1", "unknown"),
+        ("0.17.0", "ok"),
+        ("0.1.dev20073+g8e685d198", "unknown"),
+        (">=0.12.0", "unknown"),
+        ("99.0", "unknown"),
+    ],
+)
+def test_releases_around_the_first_with_a_class(version, state):
+    values = {"engine": "vllm", "pkg.vllm": version, "model.architecture": ["Qwen3_5MoeForConditionalGeneration"]}
+    assert run("model-support", values).state == state
+
+
+def test_a_family_by_name_is_judged_by_what_all_its_classes_share():
+    """The text-only classes of Qwen3.5 came with 0.27.0; the name alone does not say which class it is."""
+    assert not loud(run("model-support", {"engine": "vllm", "pkg.vllm": "0.20.0", "model.family": "qwen3_5"}))
+    text_only = {"engine": "vllm", "pkg.vllm": "0.20.0", "model.architecture": ["Qwen3_5ForCausalLM"]}
+    assert loud(run("model-support", text_only))
+
+
+def test_images_and_remote_code_bring_their_own_classes():
+    old = {"engine": "vllm", "pkg.vllm": "0.28.0", "model.family": "qwen4_exp"}
+    assert loud(run("model-support", {**old, "command.image": "vllm/vllm-openai:v0.28.0"}))
+    assert not loud(run("model-support", {**old, "command.image": "vllm/vllm-openai:qwen38-flash-next"}))
+    plain = {"engine": "transformers", "pkg.transformers": "4.55.4", "model.type": ["qwen3_next"]}
+    assert not loud(run("model-support", {**plain, "flag.trust-remote-code": True}))
+
+
 def test_a_small_table_share_may_stay_on_the_gpu():
     values = {
         "command.form": "serve",
