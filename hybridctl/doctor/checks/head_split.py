@@ -116,7 +116,7 @@ def _finding(facts: Facts, tp: Quantity, problems: dict[str, Quantity], sizes: l
         fix,
         _SOURCES,
         "maintainer-confirmed",
-        explains=["any-tp-not-divisible", "tp3-vision-or-gdn-heads", "tp16-27b-heads"],
+        explains=["any-tp-not-divisible", "tp3-vision-or-gdn-heads"],
     )
 
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from hybridctl.doctor.checks import Context, discover
 from hybridctl.doctor.facts.model import KEYS, Facts, Origin
 from hybridctl.doctor.findings import AREAS
+from hybridctl.doctor.knowledge import load
 
 from .making import facts, loud, run
 
+KNOWN = load().entries
 SERVE = {"command.form": "serve", "engine": "vllm"}
 FLASH_NEXT = {"model.architecture": ["Qwen4ExpForConditionalGeneration"], "model.hybrid": True, "model.moe": True}
 BLOCKS = {"config.moe_intermediate_size": 640, "config.quantization_config.weight_block_size": ["128", "128"]}
@@ -333,6 +335,12 @@ def test_every_piece_of_evidence_is_a_stated_fact(case):
     for finding in run(case.check, case.facts).findings:
         assert any(e.quote for e in finding.evidence)
         assert all(e.quote in quotes for e in finding.evidence if e.quote)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_what_a_finding_explains_exists(case):
+    for finding in run(case.check, case.facts).findings:
+        assert set(finding.explains) <= set(KNOWN)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
