@@ -216,38 +216,13 @@ class TestReading:
         assert (read_config(part).moe, read_config(whole).moe) == (None, False)
 
 
-KEYS = st.sampled_from(
-    [
-        "text_config",
-        "architectures",
-        "model_type",
-        "layer_types",
-        "layers_block_type",
-        "attn_type_list",
-        "num_hidden_layers",
-        "hybrid_override_pattern",
-        "linear_attn_config",
-        "kda_layers",
-        "full_attention_interval",
-        "quantization_config",
-        "quant_method",
-        "config_groups",
-        "weights",
-        "dtype",
-        "ignore",
-        "weight_block_size",
-        "vision_config",
-        "num_heads",
-        "num_experts",
-        "mamba_step",
-        "sparse_attention_config",
-        "quantization",
-        "attn_layer_period",
-        "layer_group_size",
-        "auto_map",
-        "thinker_config",
-    ]
-)
+FIELDS = """
+text_config architectures model_type layer_types layers_block_type attn_type_list num_hidden_layers hybrid_override_pattern
+linear_attn_config kda_layers full_attention_interval quantization_config quant_method config_groups weights dtype ignore
+weight_block_size vision_config num_heads num_experts mamba_step sparse_attention_config quantization attn_layer_period
+layer_group_size auto_map thinker_config
+"""
+KEYS = st.sampled_from(FIELDS.split())
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=5),
