@@ -11,6 +11,7 @@ from hybridctl.doctor.checks import Context, discover
 from hybridctl.doctor.facts.model import Fact, Facts, Origin
 from hybridctl.doctor.findings import Finding, Outcome, Unknown
 from hybridctl.doctor.knowledge import Knowledge, load
+from hybridctl.doctor.pasted import find_symptoms
 from hybridctl.doctor.ranking import rank
 from hybridctl.doctor.unplaced import place
 
@@ -53,7 +54,10 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     notes: list[str] = []
     unknown: list[Unknown] = []
     facts, log = gather(inputs, knowledge, notes, unknown)
-    findings, undecided = knowledge.judge(facts, log.hits if log else [])
+    hits = list(log.hits) if log else []
+    if inputs.env:
+        hits += find_symptoms(inputs.env, knowledge.symptoms)
+    findings, undecided = knowledge.judge(facts, hits)
     outcomes = [check.run(Context(facts, log)) for check in discover()]
     findings += [f for outcome in outcomes for f in outcome.findings]
     if log is not None and not any(_speaks_of_log(f) for f in findings):

@@ -18,6 +18,8 @@ from hybridctl.doctor.findings import Evidence, Finding, Fix
 from hybridctl.doctor.phases import is_past
 from hybridctl.errors import BrokenDataError
 
+LINE = "log line"
+"""The name of evidence that is a line of a log or of a paste, not a fact."""
 _PLACEHOLDER = re.compile(r"\{(\w+)(?:\|([^{}]*))?\}")
 
 
@@ -39,6 +41,7 @@ class Hit:
     text: str
     groups: Mapping[str, str]
     weight: int
+    source: str = "log"
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Entry:
         groups: dict[str, str] = {}
         if hit:
             groups = dict(hit.groups)
-            evidence.insert(0, Evidence("log line", hit.text, "", f"log:{hit.line}", hit.text))
+            evidence.insert(0, Evidence(LINE, hit.text, "", f"{hit.source}:{hit.line}", hit.text))
         model = facts.value("model.name")
         groups.setdefault("model", str(model) if model else "MODEL")
         certainty = hit.weight if hit else (2 if self.severity == "error" else 1)

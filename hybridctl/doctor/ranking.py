@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hybridctl.doctor.findings import SEVERITIES, Finding
+from hybridctl.doctor.knowledge import LINE
 
 # Between equal findings: what breaks earlier in a start is likelier the root of what breaks later.
 _AREA_ORDER = {
@@ -96,4 +97,4 @@ def _drop_subsumed(findings: list[Finding]) -> list[Finding]:
 
 
 def _log_line(finding: Finding) -> str | None:
-    return next((e.origin for e in finding.evidence if e.origin.startswith("log:")), None)
+    return next((e.origin for e in finding.evidence if e.fact == LINE), None)

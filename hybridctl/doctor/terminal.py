@@ -10,6 +10,7 @@ from rich.text import Text
 
 from hybridctl.doctor.diagnose import Diagnosis
 from hybridctl.doctor.findings import Finding
+from hybridctl.doctor.knowledge import LINE
 from hybridctl.doctor.report import _plural, counts, subject
 from hybridctl.output import plain
 
@@ -90,7 +91,7 @@ def _evidence_text(origin: str, fact: str, value: str, expected: str) -> Text:
     if len(value) > _MAX_QUOTE:
         value = value[: _MAX_QUOTE - 1] + "…"
     text = Text(f"{origin}: " if origin else "", style="dim")
-    if fact == "log line":
+    if fact == LINE:
         text.append(value, style="default")
     else:
         text.append(f"{fact} {value}", style="default")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from hybridctl.data import recipes_dir
 from hybridctl.doctor.findings import Evidence, Finding, Fix
-from hybridctl.doctor.knowledge import Knowledge, read_toml
+from hybridctl.doctor.knowledge import LINE, Knowledge, read_toml
 from hybridctl.doctor.search import nearest
 
 if TYPE_CHECKING:
-    from hybridctl.doctor.logs import LogReading
     from hybridctl.doctor.logreader.records import LogError
+    from hybridctl.doctor.logs import LogReading
 
 _FRAME = re.compile(r'File "(?P<path>[^"]{1,400})", line \d+(?:, in (?P<function>\S+))?')
 
@@ -62,9 +62,7 @@ def _at_site(error: LogError, site: dict[str, str]) -> Finding:
 
 
 def _evidence(error: LogError) -> Evidence:
-    return Evidence(
-        "log line", error.headline, "", f"log:{error.line}", error.headline.split(": ", 1)[-1] or error.headline
-    )
+    return Evidence(LINE, error.headline, "", f"log:{error.line}", error.headline.split(": ", 1)[-1] or error.headline)
 
 
 def _site(error: LogError) -> dict[str, str] | None:
