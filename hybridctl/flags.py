@@ -131,3 +131,18 @@ def modules() -> Mapping[str, Module]:
         )
         for name, row in _read("vllm_modules.toml")["module"].items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What to write instead of a flag: ``use`` may be empty; ``of`` names the program whose flag it is."""
+
+    use: str = ""
+    why: str = ""
+    of: str = ""
+
+
+@lru_cache(maxsize=1)
+def hints() -> Mapping[str, Hint]:
+    """Hints by the flag that vLLM does not take."""
+    return {name: Hint(**row) for name, row in _read("vllm_flag_hints.toml")["flag"].items()}
