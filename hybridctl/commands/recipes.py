@@ -9,6 +9,9 @@ import typer
 from hybridctl.commands._options import JsonOption
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
     from hybridctl.model.families import Family
 
 
@@ -51,14 +54,16 @@ def recipes(
         out.show(*_page(found))
 
 
-def _table(families: tuple[Family, ...]) -> object:
+def _table(families: tuple[Family, ...]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("family", "model", "layers", "vLLM", "transformers"):
         table.add_column(column, overflow="fold")
     for f in families:
-        table.add_row(f.id, f.title, " + ".join(f.layers), _window(f), f">={f.first_transformers}" if f.first_transformers else "")
+        table.add_row(
+            f.id, f.title, " + ".join(f.layers), _window(f), f">={f.first_transformers}" if f.first_transformers else ""
+        )
     return table
 
 
@@ -70,7 +75,7 @@ def _window(f: Family) -> str:
     return ",".join(p for p in (first, last) if p)
 
 
-def _page(f: Family) -> list[object]:
+def _page(f: Family) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 

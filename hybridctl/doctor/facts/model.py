@@ -227,7 +227,7 @@ class Facts:
             spec = spec_of(key)
             if spec is None:
                 continue
-            if not _fits(value, spec.kind):
+            if value is None or not _fits(value, spec.kind):
                 raise ValueError(f"{key}: {value!r} is not a {spec.kind}")
             line = row.get("line")
             facts.add(
