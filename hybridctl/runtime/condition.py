@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 NAMES = ("seqlen", "position", "entropy", "head", "layer")
 
@@ -83,7 +84,7 @@ def _term(name: str, modulus: int) -> str:
 
 
 def show_number(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.18f}".rstrip("0").rstrip(".")
+    return str(value) if isinstance(value, int) else format(Decimal(repr(value)), "f")
 
 
 def negation(part: Condition) -> Condition:
