@@ -41,5 +41,11 @@ def key_spans(text: str) -> dict[str, tuple[int, int]]:
     return spans
 
 
+def is_cut_off(text: str) -> bool:
+    """Whether a bracket or a text is still open at the end: what stands last may then be half a value."""
+    depth = sum(1 if m[0] in "{[" else -1 if m[0] in "}]" else 0 for m in _TOKEN.finditer(text))
+    return depth > 0
+
+
 def _keep(spans: dict[str, tuple[int, int]], path: list[str], key: tuple[str, int], end: int) -> None:
     spans[".".join([*(p for p in path if p), key[0]])] = (key[1], end)

@@ -194,7 +194,6 @@ class TestReading:
     @pytest.mark.parametrize(
         "text",
         [
-            '{"model_type": "qwen3_next", "num_hidden_layers": 48, "trunc',
             "Qwen3NextConfig {\n  'model_type': 'qwen3_next',\n  'num_hidden_layers': 48,\n}",
             '"model_type": "qwen3_next",\n"num_hidden_layers": 48',
             '\ufeff{"model_type": "qwen3_next", "num_hidden_layers": 48,}',
@@ -205,6 +204,14 @@ class TestReading:
         assert config.model_types == ["qwen3_next"]
         assert config.num_hidden_layers == 48
         assert config.fatal == ""
+
+    @pytest.mark.parametrize("text", ['{"architectures": ["Qwen3', '{"num_hidden_layers": 4', '{"a": {"b": 1}'])
+    def test_a_file_cut_off_states_nothing(self, text: str) -> None:
+        """What stands last may be half a name or half a number."""
+        config = read_config(text)
+        assert "cut off" in config.fatal
+        assert config.architectures == []
+        assert config.num_hidden_layers is None
 
     @pytest.mark.parametrize("text", ["", "hello", "[1, 2]", "null", "<html>"])
     def test_no_config_at_all(self, text: str) -> None:
