@@ -6,6 +6,7 @@ a table that must not hold. Matchers, by the kind of the key (:data:`hybridctl.d
 * version: ``">=0.29,<0.30"``, ``"<0.10 || ==0.12.*"``
 * number: ``">4"``, ``"<=128"``, ``8``
 * bool: ``true``, ``false``
+* what was said (``report.said``): as text; any statement may meet it, and silence is unknown
 * text and lists: a literal without regard to case, with ``*`` as in file names; a list of literals is "any of"
 * flags and variables: any of the above, and ``"<set>"`` or ``"<unset>"``
 """
@@ -32,6 +33,8 @@ class Verdict:
     value: bool | None
     evidence: list[Evidence] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    met: int = 0
+    """How many conditions are met by something that was stated."""
 
 
 def evaluate(condition: dict[str, Any], facts: Facts) -> Verdict:
@@ -50,14 +53,16 @@ def evaluate(condition: dict[str, Any], facts: Facts) -> Verdict:
         if part.value is None:
             result.value = None
         result.evidence += part.evidence
+        result.met += part.met or bool(part.evidence)
         result.missing += part.missing
     return result
 
 
 def _any(parts: list[Verdict]) -> Verdict:
-    for part in parts:
-        if part.value:
-            return part
+    met = [part for part in parts if part.value]
+    if met:
+        # Each alternative that holds would be enough: the finding shows them all, and counts as the closest of them.
+        return Verdict(True, [e for part in met for e in part.evidence], met=max(part.met for part in met))
     if any(p.value is None for p in parts):
         return Verdict(None, missing=[m for p in parts for m in p.missing])
     return Verdict(False)
@@ -65,6 +70,10 @@ def _any(parts: list[Verdict]) -> Verdict:
 
 def _match_key(key: str, matcher: Any, facts: Facts) -> Verdict:
     found = facts.all(key)
+    if (spec := spec_of(key)) is not None and spec.kind == "text":
+        # A report that does not mention a thing says neither that it was seen nor that it was not.
+        said = next((f for f in found if matches(key, f.value, matcher)), None)
+        return Verdict(True, [_evidence(said, matcher)]) if said else Verdict(None)
     if not found:
         if key.startswith("flag.") and facts.flags_known():
             met = matcher == "<unset>" or matcher is False
@@ -73,12 +82,18 @@ def _match_key(key: str, matcher: Any, facts: Facts) -> Verdict:
         return Verdict(None, missing=[key])
     if matcher in ("<set>", "<unset>"):
         met = matcher == "<set>"
-        return Verdict(met, [_evidence(found[0], matcher)] if met else [])
+        return Verdict(met, [_evidence(fact, matcher) for fact in found] if met else [])
     for fact in found:
         answer = matches(key, fact.value, matcher)
         if answer is not None:
-            return Verdict(answer, [_evidence(fact, matcher)] if answer else [])
+            return Verdict(answer, _all_evidence(key, found, matcher) if answer else [])
     return Verdict(None, missing=[key])
+
+
+def _all_evidence(key: str, found: list[Fact], matcher: Any) -> list[Evidence]:
+    """Every statement that meets the condition, since each of them alone would: a finding shows all that it rests on."""
+    items = [_evidence(fact, matcher) for fact in found if matches(key, fact.value, matcher)]
+    return list({(item.origin, item.quote, item.value): item for item in items}.values())
 
 
 def matches(key: str, value: Value, matcher: Any) -> bool | None:

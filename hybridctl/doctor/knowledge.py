@@ -93,14 +93,15 @@ class Entry:
         if not (by_line or by_facts):
             worth_asking = self.fires in ("facts", "either") and verdict.value is None and verdict.evidence
             return None, verdict.missing if worth_asking else []
-        return self._finding(facts, verdict, hit if by_line else None), []
+        return self._finding(facts, verdict, hit if by_line else None, hits if by_line else []), []
 
-    def _finding(self, facts: Facts, verdict: Verdict, hit: Hit | None) -> Finding:
+    def _finding(self, facts: Facts, verdict: Verdict, hit: Hit | None, hits: list[Hit]) -> Finding:
         evidence = list(verdict.evidence)
         groups: dict[str, str] = {}
         if hit:
             groups = dict(hit.groups)
-            evidence.insert(0, Evidence(LINE, hit.text, "", f"{hit.source}:{hit.line}", hit.text))
+            lines = [hit, *(h for h in hits if h is not hit)]
+            evidence[:0] = [Evidence(LINE, h.text, "", f"{h.source}:{h.line}", h.text) for h in lines]
         model = facts.value("model.name")
         groups.setdefault("model", str(model) if model else "MODEL")
         certainty = hit.weight if hit else (2 if self.severity == "error" else 1)
@@ -120,7 +121,7 @@ class Entry:
             aliases=self.aliases,
             explains=self.explains,
             certainty=certainty,
-            specificity=len(verdict.evidence) + (2 if hit else 0),
+            specificity=verdict.met + (2 if hit else 0),
         )
 
 

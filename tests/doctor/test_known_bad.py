@@ -11,7 +11,10 @@ import pytest
 
 from hybridctl.doctor import knowledge
 from hybridctl.doctor.diagnose import Inputs, gather, text_stream
+from hybridctl.doctor.facts.clean import strip_controls
+from hybridctl.doctor.findings import Finding
 from hybridctl.doctor.knowledge import Entry, Knowledge, read_toml
+from hybridctl.doctor.pasted import find_symptoms
 
 FIXTURES = Path(__file__).parents[1] / "data" / "known_bad"
 PARTS = ("env", "log", "command", "config", "model", "engine")
@@ -39,7 +42,11 @@ def replaced(datum: dict[str, str], pairs: list[list[str]]) -> dict[str, str]:
 
 def fires(name: str, datum: dict[str, str]) -> bool:
     """Whether the entry fires on a datum. Only the entries are asked, not the checks."""
-    inputs = Inputs(
+    return name in {f.id for f in judged(datum)}
+
+
+def as_inputs(datum: dict[str, str]) -> Inputs:
+    return Inputs(
         env=datum.get("env") or None,
         log=text_stream(datum["log"]) if datum.get("log") else None,
         config=datum.get("config") or None,
@@ -47,9 +54,14 @@ def fires(name: str, datum: dict[str, str]) -> bool:
         model=datum.get("model") or None,
         engine=datum.get("engine") or None,
     )
+
+
+def judged(datum: dict[str, str]) -> list[Finding]:
+    """What the entries alone make of a datum, before ranking drops what a closer one says."""
+    inputs = as_inputs(datum)
     facts, log = gather(inputs, base(), [], [])
-    findings, _ = base().judge(facts, log.hits if log else [])
-    return any(f.id == name for f in findings)
+    hits = [*(log.hits if log else []), *find_symptoms(inputs.env or "", base().symptoms)]
+    return base().judge(facts, hits)[0]
 
 
 def test_every_firing_entry_has_data_and_all_data_belong_to_an_entry() -> None:
@@ -110,3 +122,25 @@ def groups(entry: Entry) -> set[str]:
 def test_names_are_unique() -> None:
     names = [n for e in base().entries.values() for n in (e.id, *e.aliases)]
     assert sorted(n for n in set(names) if names.count(n) > 1) == []
+
+
+@pytest.mark.parametrize("name", FIRING)
+def test_rests_on_what_it_quotes(name: str) -> None:
+    """Every quote stands in the input, and without the quoted text the finding is gone."""
+    datum = fixture(name)["fires"]
+    (finding,) = [f for f in judged(datum) if f.id == name]
+    quotes = [e.quote for e in finding.evidence if e.quote]
+    assert quotes, "a finding without evidence from the input"
+    for quote in quotes:
+        assert any(quote in strip_controls_of(text) for text in datum.values()), f"{quote!r} is not in the input"
+    assert name not in {f.id for f in judged(without(datum, quotes))}
+
+
+def without(datum: dict[str, str], quotes: list[str]) -> dict[str, str]:
+    for quote in sorted(quotes, key=len, reverse=True):
+        datum = {part: strip_controls_of(text).replace(quote, "") for part, text in datum.items()}
+    return datum
+
+
+def strip_controls_of(text: str) -> str:
+    return "\n".join(strip_controls(line) for line in text.split("\n"))
