@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hybridctl.loose_json import loads
-from hybridctl.model.json_spans import is_cut_off
+from hybridctl.model.json_spans import whole_part
 from hybridctl.model.layers import STATE_KINDS, layer_kinds
 from hybridctl.model.quant import from_config
 
@@ -124,9 +124,7 @@ def _document(source: str | Mapping[str, Any], problems: list[str]) -> dict[str,
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         where = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        if is_cut_off(text):
-            problems.append(f"not valid JSON ({where}): it is cut off")
-            return None
+        text = whole_part(text)
         begin = text.find("{")
         piece = text[begin:] if begin >= 0 and '"' not in text[:begin].replace('""', "") else "{" + text
         value = loads(piece)

@@ -41,10 +41,16 @@ def key_spans(text: str) -> dict[str, tuple[int, int]]:
     return spans
 
 
-def is_cut_off(text: str) -> bool:
-    """Whether a bracket or a text is still open at the end: what stands last may then be half a value."""
-    depth = sum(1 if m[0] in "{[" else -1 if m[0] in "}]" else 0 for m in _TOKEN.finditer(text))
-    return depth > 0
+def whole_part(text: str) -> str:
+    """The text without its last value when a bracket is still open at the end: that value may be half a name or half a number."""
+    depth, boundary = 0, 0
+    for m in _TOKEN.finditer(text):
+        if m[0] in "{[,":
+            boundary = m.end()
+        depth += 1 if m[0] in "{[" else -1 if m[0] in "}]" else 0
+        if m[0] in "}]":
+            boundary = m.end()
+    return text[:boundary] if depth > 0 else text
 
 
 def _keep(spans: dict[str, tuple[int, int]], path: list[str], key: tuple[str, int], end: int) -> None:

@@ -205,13 +205,23 @@ class TestReading:
         assert config.num_hidden_layers == 48
         assert config.fatal == ""
 
-    @pytest.mark.parametrize("text", ['{"architectures": ["Qwen3', '{"num_hidden_layers": 4', '{"a": {"b": 1}'])
-    def test_a_file_cut_off_states_nothing(self, text: str) -> None:
-        """What stands last may be half a name or half a number."""
+    @pytest.mark.parametrize(
+        ("text", "layers"),
+        [
+            ('{"num_hidden_layers": 48, "architectures": ["Qwen3', 48),
+            ('{"num_hidden_layers": 48, "architectures": ["Qwen3"', 48),
+            ('{"num_hidden_layers": 4', None),
+            ('{"text_config": {"num_hidden_layers": 48, "head_dim": 25', 48),
+            ('{"text_config": {"num_hidden_layers": 48}', 48),
+        ],
+    )
+    def test_the_last_value_of_a_cut_off_file_is_left_out(self, text: str, layers: int | None) -> None:
+        """It may be half a name or half a number."""
         config = read_config(text)
-        assert "cut off" in config.fatal
+        assert config.num_hidden_layers == layers
         assert config.architectures == []
-        assert config.num_hidden_layers is None
+        assert config.head_dim is None
+        assert any("JSON" in p for p in config.problems)
 
     @pytest.mark.parametrize("text", ["", "hello", "[1, 2]", "null", "<html>"])
     def test_no_config_at_all(self, text: str) -> None:

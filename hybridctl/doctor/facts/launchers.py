@@ -65,7 +65,7 @@ def find_engine(words: list[Word]) -> Launch | None:
         if name in _PROGRAMS:
             engine, subcommands = _PROGRAMS[name]
             if not subcommands:
-                return Launch(engine, "serve", i + 1, False, start=i)
+                return Launch(engine, "serve", i + 1, name == "trtllm-serve", start=i)
             if following in subcommands and not (name == "ollama" and following in ("serve", "pull", "create")):
                 form = "bench" if following in ("bench", "run-batch") else "serve"
                 return Launch(

@@ -215,6 +215,22 @@ class TestOtherEngines:
         assert got["flag.jinja"] is True
         assert got["flag.mmap"] is False
 
+    @pytest.mark.parametrize(
+        ("command", "engine"),
+        [
+            ("lmdeploy serve api_server Qwen/Qwen3.5-35B-A3B --tp 2", "lmdeploy"),
+            ("trtllm-serve Qwen/Qwen3.5-35B-A3B --tp_size 2", "tensorrt-llm"),
+            ("text-generation-launcher --model-id Qwen/Qwen3.5-35B-A3B --tp 2", "tgi"),
+        ],
+    )
+    def test_others(self, command: str, engine: str) -> None:
+        got = read(command)
+        assert (got["engine"], got["model.name"], got["flag.tensor-parallel-size"]) == (
+            engine,
+            "Qwen/Qwen3.5-35B-A3B",
+            2,
+        )
+
     def test_ollama(self) -> None:
         got = read("ollama run qwen3.5:35b --verbose")
         assert (got["engine"], got["model.name"]) == ("ollama", "qwen3.5:35b")
