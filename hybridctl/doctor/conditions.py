@@ -6,7 +6,7 @@ a table that must not hold. Matchers, by the kind of the key (:data:`hybridctl.d
 * version: ``">=0.29,<0.30"``, ``"<0.10 || ==0.12.*"``
 * number: ``">4"``, ``"<=128"``, ``8``
 * bool: ``true``, ``false``
-* what was said (``report.said``): as text; any statement may meet it, and silence is unknown
+* what was said (``report.said``): a regular expression, without regard to case; any statement may meet it, silence is unknown
 * text and lists: a literal without regard to case, with ``*`` as in file names; a list of literals is "any of"
 * flags and variables: any of the above, and ``"<set>"`` or ``"<unset>"``
 """
@@ -103,6 +103,8 @@ def matches(key: str, value: Value, matcher: Any) -> bool | None:
     if isinstance(matcher, list):
         answers = [matches(key, value, m) for m in matcher]
         return True if any(answers) else None if None in answers else False
+    if kind == "text":
+        return re.search(str(matcher), str(value), re.IGNORECASE) is not None
     if kind == "version":
         have = parse_version(str(value))
         return None if have is None else have.within(_condition(str(matcher)))
@@ -173,7 +175,7 @@ def check_condition(condition: Any, where: str = "when") -> list[str]:
         else:
             try:
                 matches(key, _sample(spec.kind), matcher)
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, re.error) as error:
                 problems.append(f"{where}: {key}: {error}")
             if spec.kind == "bool" and not isinstance(matcher, bool):
                 problems.append(f"{where}: {key} takes true or false")

@@ -104,3 +104,13 @@ def test_missing_facts_are_named() -> None:
 )
 def test_bad_conditions_are_named(condition: object) -> None:
     assert check_condition(condition)
+
+
+def test_what_was_said_is_matched_on_any_statement_and_silence_is_unknown() -> None:
+    facts = Facts()
+    assert evaluate({"report.said": "garbage"}, facts).value is None
+    for text in ("speed is fine", "symptom : Garbage after 3 turns"):
+        facts.add("report.said", text, Origin("env", 1, text))
+    assert evaluate({"report.said": r"\bgarbage\b"}, facts).value is True
+    assert evaluate({"report.said": "hang"}, facts).value is None
+    assert check_condition({"report.said": "(["})

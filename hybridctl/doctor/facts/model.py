@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 Scalar: TypeAlias = "bool | int | float | str"
 Value: TypeAlias = "Scalar | list[str]"
-Kind = Literal["version", "number", "bool", "str", "list", "any"]
+Kind = Literal["version", "number", "bool", "str", "list", "any", "text"]
 
 # How directly a source speaks of the thing at hand, best first: what a process printed about itself beats what a person typed
 # beside it, and that beats what a recipe says of such models in general.
@@ -118,6 +118,9 @@ KEYS: dict[str, KeySpec] = {
     "model.dtype": KeySpec("str", "dtype of the checkpoint (bfloat16, float16)"),
     "model.size_gib": KeySpec("number", "size of the weights in GiB"),
     "config.*": KeySpec("any", "a field of config.json; text_config is looked at first, the top level after it"),
+    "report.said": KeySpec(
+        "text", "what the person saw, in their words: one statement a line, and any of them may meet a condition"
+    ),
     "log.reached": KeySpec("str", "furthest start phase that the log shows: see doctor.logs.PHASES"),
     "log.kv_cache_gib": KeySpec("number", "memory for the KV cache on one GPU, as vLLM printed it, in GiB"),
     "log.kv_cache_tokens": KeySpec("number", "size of the KV cache in tokens, as vLLM printed it"),
@@ -251,7 +254,7 @@ def _fits(value: object, kind: Kind) -> bool:
         return isinstance(value, bool)
     if kind == "number":
         return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kind in ("str", "version"):
+    if kind in ("str", "version", "text"):
         return isinstance(value, str)
     return isinstance(value, (bool, int, float, str)) or (
         isinstance(value, list) and all(isinstance(v, str) for v in value)

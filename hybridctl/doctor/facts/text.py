@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from hybridctl.doctor.facts import collect_env, env_vars, gpu_lines, hf_env, loose, nvidia_smi, pip_list
+from hybridctl.doctor.facts import collect_env, env_vars, gpu_lines, hf_env, loose, nvidia_smi, pip_list, remarks
 from hybridctl.doctor.facts.clean import clean_lines
 from hybridctl.doctor.facts.gpu_facts import gpu_statements
 from hybridctl.doctor.facts.model import Facts, Origin
@@ -19,6 +19,7 @@ _PARSERS = (
     hf_env.parse,
     env_vars.parse,
     loose.parse,
+    remarks.parse,
 )
 
 
