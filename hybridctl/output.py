@@ -91,14 +91,16 @@ class Output:
 
     @staticmethod
     def _write(console: Console, item: RenderableType) -> None:
-        if _encodable(console.file):
+        if console.is_terminal and _encodable(console.file):
             console.print(item)
             return
         with console.capture() as capture:
             console.print(item)
         encoding = getattr(console.file, "encoding", None) or "ascii"
-        text = capture.get().translate(_ASCII).encode(encoding, "replace").decode(encoding)
-        console.file.write(text)
+        text = capture.get() if _encodable(console.file) else capture.get().translate(_ASCII)
+        # Tables fill their cells with blanks: in a file or a pipe those are only noise.
+        text = "".join(line.rstrip(" \n") + "\n" for line in text.splitlines())
+        console.file.write(text.encode(encoding, "replace").decode(encoding))
 
     def write(self, text: str) -> None:
         """Print text as it is (markdown, XML, a report file) whatever the mode."""

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hybridctl.doctor.diagnose import Diagnosis
-from hybridctl.doctor.findings import Finding
+from hybridctl.doctor.findings import Evidence, Finding
 from hybridctl.doctor.knowledge import LINE
 from hybridctl.doctor.report import _plural, counts, subject
 from hybridctl.output import plain
@@ -24,6 +24,8 @@ _MAX_QUOTE = 300
 def render(diagnosis: Diagnosis, verbose: bool = False) -> list[RenderableType]:
     """The view, as things that a rich console prints. All foreign text is :class:`~rich.text.Text`, never markup."""
     out: list[RenderableType] = [_headline(diagnosis)]
+    if any(f.origin.source == "local" for f in diagnosis.facts):
+        out += ["", _machine(diagnosis)]
     loud = [f for f in diagnosis.findings if f.severity != "info"]
     quiet = [f for f in diagnosis.findings if f.severity == "info"]
     for number, finding in enumerate(loud, 1):
@@ -56,6 +58,46 @@ def _headline(diagnosis: Diagnosis) -> Text:
     return text
 
 
+# What a person wants to see confirmed before believing a clean bill of health.
+_MACHINE = (
+    ("system", ("platform.distro", "platform.kernel", "platform.arch")),
+    ("wsl", ("platform.wsl", "platform.wsl_version")),
+    ("memory", ("platform.ram_gib",)),
+    ("/dev/shm", ("platform.shm_gib",)),
+    ("python", ("platform.python",)),
+    ("driver", ("driver.version", "driver.cuda")),
+    ("gpu", ("gpu.names", "gpu.memory_gib", "gpu.cc")),
+    ("vllm", ("pkg.vllm", "vllm.cuda")),
+    ("torch", ("pkg.torch", "torch.cuda")),
+    ("transformers", ("pkg.transformers",)),
+)
+_UNIT = {"platform.ram_gib": " GiB", "platform.shm_gib": " GiB", "gpu.memory_gib": " GiB"}
+_NAME = {"driver.cuda": "CUDA ", "vllm.cuda": "CUDA ", "torch.cuda": "CUDA ", "gpu.cc": "compute capability "}
+
+
+def _machine(diagnosis: Diagnosis) -> Table:
+    """What was found on this machine; what is missing is named as not found, never left out."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, keys in _MACHINE:
+        parts = []
+        for key in keys:
+            value = diagnosis.facts.value(key)
+            if value is not None and value is not False:
+                shown = (
+                    ", ".join(value)
+                    if isinstance(value, list)
+                    else f"{value:.1f}"
+                    if isinstance(value, float)
+                    else str(value)
+                )
+                parts.append(_NAME.get(key, "") + shown + _UNIT.get(key, ""))
+        if parts or label != "wsl":
+            table.add_row(label, Text(plain(" · ".join(parts))) if parts else Text("not found", style="dim"))
+    return table
+
+
 def _finding(number: int, finding: Finding, verbose: bool) -> list[RenderableType]:
     title = Text(f"{number}. ")
     title.append(finding.severity.upper(), style=_STYLE[finding.severity])
@@ -68,22 +110,27 @@ def _rows(finding: Finding, verbose: bool) -> list[tuple[str, Text]]:
     rows = [("id", Text(f"{finding.id}  ({finding.area}, {finding.confidence})", style="dim"))]
     if finding.explained_by:
         rows.append(("follows", Text(f"from {finding.explained_by}")))
-    for item in finding.evidence if verbose else finding.evidence[:4]:
-        rows.append(
-            (
-                "seen" if item is finding.evidence[0] else "",
-                _evidence_text(item.origin, item.fact, item.value, item.expected),
-            )
-        )
+    shown = finding.evidence if verbose else _telling(finding.evidence)
+    for index, item in enumerate(shown):
+        rows.append(("seen" if index == 0 else "", _evidence_text(item.origin, item.fact, item.value, item.expected)))
+    if len(shown) < len(finding.evidence):
+        rows.append(("", Text(f"and {len(finding.evidence) - len(shown)} more (-v)", style="dim")))
     rows.append(("why", Text(plain(finding.cause))))
     for index, fix in enumerate(finding.fix):
         rows.append(("fix" if index == 0 else "", Text(plain(fix.text))))
-        if fix.command:
-            command = Text(plain(fix.command), style="green", no_wrap=True, overflow="ignore")
-            rows.append(("", command))
+        for line in plain(fix.command).splitlines() if fix.command else ():
+            rows.append(("", Text("  " + line, style="green", no_wrap=True, overflow="ignore")))
     for index, source in enumerate(finding.source if verbose else finding.source[:1]):
         rows.append(("source" if index == 0 else "", Text(plain(source), style="dim", no_wrap=True, overflow="ignore")))
     return rows
+
+
+def _telling(evidence: list[Evidence]) -> list[Evidence]:
+    """One line of the log and one statement a fact, four at most: other processes often repeat the same error."""
+    firsts: dict[str, Evidence] = {}
+    for item in evidence:
+        firsts.setdefault(item.fact, item)
+    return list(firsts.values())[:4]
 
 
 def _evidence_text(origin: str, fact: str, value: str, expected: str) -> Text:
@@ -137,6 +184,8 @@ def _closing(diagnosis: Diagnosis, verbose: bool) -> list[RenderableType]:
     total = counts(diagnosis)
     out: list[RenderableType] = []
     out += [Text(f"note: {plain(note)}", style="dim") for note in diagnosis.notes]
+    # A source that could not be asked (named in words, unlike a check) is told at once: it may hide everything else.
+    out += [Text(f"not known: {u.check}: needs {plain(u.needs)}") for u in diagnosis.unknown if " " in u.check]
     out.append(
         Text(
             f"Checks: {total['checks_ok']} ok, {total['checks_finding']} with findings, {total['checks_unknown']} unknown, "
