@@ -68,6 +68,8 @@ def find_engine(words: list[Word]) -> Launch | None:
                 return Launch(engine, "serve", i + 1, name == "trtllm-serve", start=i)
             if following in subcommands and not (name == "ollama" and following in ("serve", "pull", "create")):
                 form = "bench" if following in ("bench", "run-batch") else "serve"
+                if name == "lmdeploy" and words[i + 2 : i + 3] and words[i + 2].value == "api_server":
+                    return Launch(engine, form, i + 3, True, start=i)
                 return Launch(
                     engine, form, i + 2, name in ("vllm", "ollama", "lms", "aphrodite", "tokenspeed"), start=i
                 )
