@@ -114,9 +114,14 @@ def _engine_of(facts: Facts) -> Fact | None:
 def _model(inputs: Inputs, facts: Facts, notes: list[str]) -> Facts:
     from hybridctl.doctor.facts.model_facts import model_facts
     from hybridctl.model.config import read_config
+    from hybridctl.model.identify import identify
 
-    stated = facts.value("model.name")
-    name = inputs.model or (str(stated) if stated else None)
+    stated = facts.get("model.name")
+    launched = str(stated.value) if stated is not None and stated.origin.source == "command" else None
+    # The line names what is really loaded (a quantised copy, say); a path that tells nothing is worse than what the user says.
+    name = (
+        launched if launched and identify(launched).family else inputs.model or (str(stated.value) if stated else None)
+    )
     text = inputs.config
     if text is None and name:
         text = _config_of(name, inputs.hub, notes)
@@ -124,7 +129,7 @@ def _model(inputs: Inputs, facts: Facts, notes: list[str]) -> Facts:
     if text is not None:
         config = read_config(text)
         notes += [f"config.json: {problem}" for problem in config.problems]
-    return model_facts(name, config, text)
+    return model_facts(name, config, text, launched=launched is not None and name == launched)
 
 
 def _config_of(name: str, hub: bool, notes: list[str]) -> str | None:

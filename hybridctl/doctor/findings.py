@@ -64,6 +64,8 @@ class Finding:
     certainty: int = 2
     """3: the error that ended the run says so. 2: the facts leave no other reading, or another error line says so.
     1: a warning line, or a risk that the facts point to."""
+    phase: str = "load"
+    """The stage of a start at which the fault shows."""
     specificity: int = 0
     """How many conditions the facts met: the more, the closer the match."""
 

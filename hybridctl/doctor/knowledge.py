@@ -120,6 +120,7 @@ class Entry:
             runbook=self.runbook or self.area,
             aliases=self.aliases,
             explains=self.explains,
+            phase=self.phase,
             certainty=certainty,
             specificity=verdict.met + (2 if hit else 0),
         )

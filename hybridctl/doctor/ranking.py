@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hybridctl.doctor.findings import SEVERITIES, Finding
 from hybridctl.doctor.knowledge import LINE
+from hybridctl.doctor.phases import PHASES
 
 # Between equal findings: what breaks earlier in a start is likelier the root of what breaks later.
 _AREA_ORDER = {
@@ -59,12 +60,15 @@ def _leads_to(cause: Finding, end: Finding, present: dict[str, Finding]) -> bool
     return False
 
 
-def _key(finding: Finding, findings: list[Finding]) -> tuple[int, int, int, int, str]:
+def _key(finding: Finding, findings: list[Finding]) -> tuple[int, int, int, int, int, str]:
     ends = [f for f in findings if f.explained_by == finding.id]
     severity = min(SEVERITIES.index(f.severity) for f in [finding, *ends])
     certainty = max(f.certainty for f in [finding, *ends])
     specificity = max(f.specificity for f in [finding, *ends])
-    return (severity, -certainty, -specificity, _AREA_ORDER.get(finding.area, 99), finding.id)
+    # Of several certain failures that no log has shown, the one that stops the start first is met first.
+    certain = finding.severity == "error" and certainty == 2
+    phase = PHASES.index(finding.phase) if certain and finding.phase in PHASES else 0
+    return (severity, -certainty, phase, -specificity, _AREA_ORDER.get(finding.area, 99), finding.id)
 
 
 def _unique(findings: list[Finding]) -> list[Finding]:

@@ -121,7 +121,7 @@ def _rows(finding: Finding, verbose: bool) -> list[tuple[str, Text]]:
         for line in plain(fix.command).splitlines() if fix.command else ():
             rows.append(("", Text("  " + line, style="green", no_wrap=True, overflow="ignore")))
     for index, source in enumerate(finding.source if verbose else finding.source[:1]):
-        rows.append(("source" if index == 0 else "", Text(plain(source), style="dim", no_wrap=True, overflow="ignore")))
+        rows.append(("source" if index == 0 else "", Text(plain(source), style="dim")))
     return rows
 
 

@@ -74,6 +74,7 @@ class Family:
     flags: tuple[ServeFlag, ...]
     notes: tuple[str, ...]
     source: tuple[str, ...]
+    publishers: tuple[str, ...] = ()
 
     @property
     def first_vllm(self) -> str:
@@ -145,6 +146,7 @@ def _family(row: dict[str, Any]) -> Family:
             "model_types": tuple(row["model_types"]),
             "layers": tuple(row["layers"]),
             "notes": tuple(row["notes"]),
+            "publishers": tuple(row["publishers"]),
             "source": tuple(row["source"]),
             "architectures": tuple(Architecture(**a) for a in row["architectures"]),
             "variants": tuple(

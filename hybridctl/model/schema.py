@@ -75,6 +75,8 @@ class FamilyModel(_Strict):
     title: str = Field(min_length=3)
     names: list[str] = Field(min_length=1)
     """Globs on the last part of a name or path, lower case, with ``-`` for blanks and underscores."""
+    publishers: list[str] = []
+    """Hub accounts whose repositories of this family hold unquantised weights unless their name says otherwise."""
     model_types: list[str] = []
     architectures: list[ArchitectureModel] = []
     in_vllm: bool = True

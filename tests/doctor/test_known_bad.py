@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hybridctl.cli import COMMANDS
 from hybridctl.doctor import knowledge
 from hybridctl.doctor.diagnose import Inputs, gather, text_stream
 from hybridctl.doctor.facts.clean import strip_controls
@@ -105,6 +106,12 @@ def test_is_well_formed(name: str) -> None:
     assert name not in entry.explains
     for fix in entry.fix:
         assert placeholders(fix) <= {"model"} | groups(entry) | with_default(fix)
+
+
+def test_commands_of_ours_exist() -> None:
+    commands = [f["command"] for e in base().entries.values() for f in e.fix if f.get("command")]
+    ours = {m for c in commands for m in re.findall(r"^hybridctl (\w+)", c, re.MULTILINE)}
+    assert ours <= set(COMMANDS)
 
 
 def placeholders(fix: dict[str, Any]) -> set[str]:

@@ -49,3 +49,15 @@ def test_entries_on_different_lines_both_stay() -> None:
 
 def test_one_id_is_told_once() -> None:
     assert ids(rank([finding("a", certainty=1), finding("a", certainty=3)])) == ["a"]
+
+
+def test_of_certain_failures_the_earliest_comes_first() -> None:
+    ranked = rank([finding("late", specificity=9, phase="load"), finding("early", phase="import")])
+    assert ids(ranked) == ["early", "late"]
+
+
+def test_risks_are_told_by_closeness_whatever_their_stage() -> None:
+    ranked = rank([
+        finding("early", "warning", 1, 1, phase="import"), finding("close", "warning", 1, 5, phase="load"),
+    ])  # fmt: skip
+    assert ids(ranked) == ["close", "early"]

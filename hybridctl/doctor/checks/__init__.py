@@ -31,6 +31,8 @@ class Check:
     id: str
     title: str
     run: Callable[[Context], Outcome]
+    phase: str = "load"
+    """The stage of a start at which the fault shows (:data:`hybridctl.doctor.phases.PHASES`): what fails first is told first."""
 
     def ok(self, looked_at: str) -> Outcome:
         return Outcome(self.id, self.title, "ok", detail=looked_at)
@@ -42,6 +44,8 @@ class Check:
         return Outcome(self.id, self.title, "not-applicable", detail=why)
 
     def found(self, *findings: Finding) -> Outcome:
+        for finding in findings:
+            finding.phase = self.phase
         return Outcome(self.id, self.title, "finding", findings=list(findings))
 
 

@@ -52,4 +52,4 @@ def run(context: Context) -> Outcome:
     )
 
 
-CHECK = Check("glibc", "C library against the wheel", run)
+CHECK = Check("glibc", "C library against the wheel", run, phase="import")

@@ -20,7 +20,7 @@ from hybridctl.flags import Hint, Window, abbreviates, flag_window, hints, neare
 _WRITTEN = re.compile(r"""["']?(?:--|–|—)([A-Za-z][\w-]*)""")
 _PLAIN_KEY = re.compile(r"""["']?([A-Za-z][\w-]*)["']?\s*:""")
 _FORMS = {"serve", "module", "docker", "compose", "kubernetes"}
-_SERVER_MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main")
+_SERVER_MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main", "vllm.entrypoints.api_server")
 # Not vLLM's own parser: help and version of argparse, and flags that a plugin package adds.
 _ALWAYS = {"help", "version"}
 _PLUGIN_FLAGS = {"omni", "stage-configs-path", "deploy-config"}
@@ -180,4 +180,4 @@ def _removed(flags: list[_Flag], have: Reading) -> Finding | None:
     )
 
 
-CHECK = Check("launch-flags", "Flags of the launch line", _run)
+CHECK = Check("launch-flags", "Flags of the launch line", _run, phase="config")

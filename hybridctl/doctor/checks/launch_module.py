@@ -60,4 +60,4 @@ def _fixes(module: Module, model: str, gone: bool) -> list[Fix]:
     return [Fix(f"Upgrade vLLM to {module.window.first} or newer, or use vllm serve.", f"vllm serve {model}")]
 
 
-CHECK = Check("launch-module", "Module of the launch line", _run)
+CHECK = Check("launch-module", "Module of the launch line", _run, phase="import")

@@ -1,4 +1,4 @@
-"""Are the weights alone larger than the GPUs? A coarse look: what remains for the caches is the business of ``hybridctl fit``."""
+"""Are the weights alone larger than the GPUs? A coarse look, not at what remains for the caches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ def run(context: Context) -> Outcome:
     fix = [Fix("Take a smaller quantisation of the model.", None)]
     if gpus:
         fix.insert(0, Fix(f"Spread it over {gpus} such GPUs.", f"vllm serve {name} --tensor-parallel-size {gpus}"))
-    fix.append(Fix("See what fits, with which flags.", f"hybridctl fit {name} --memory {memory[0]:.0f}"))
     return CHECK.found(
         read.finding(
             "weights-larger-than-gpus",

@@ -178,4 +178,4 @@ def run(context: Context) -> Outcome:
     return CHECK.unknown("one release in pkg.vllm, or pkg.transformers")
 
 
-CHECK = Check("model-support", "The model against what is installed", run)
+CHECK = Check("model-support", "The model against what is installed", run, phase="config")

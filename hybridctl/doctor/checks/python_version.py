@@ -44,4 +44,4 @@ def run(context: Context) -> Outcome:
     )
 
 
-CHECK = Check("python-version", "Python against the vLLM release", run)
+CHECK = Check("python-version", "Python against the vLLM release", run, phase="import")

@@ -173,4 +173,4 @@ def run(context: Context) -> Outcome:
     return CHECK.unknown("pkg.torch with pkg.vllm, pkg.torchvision or pkg.triton, each one release")
 
 
-CHECK = Check("torch-pins", "torch and what is compiled against it", run)
+CHECK = Check("torch-pins", "torch and what is compiled against it", run, phase="import")

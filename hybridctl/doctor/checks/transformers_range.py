@@ -82,4 +82,4 @@ def run(context: Context) -> Outcome:
     )
 
 
-CHECK = Check("transformers-range", "transformers against the vLLM release", run)
+CHECK = Check("transformers-range", "transformers against the vLLM release", run, phase="config")

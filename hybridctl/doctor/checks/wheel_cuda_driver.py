@@ -80,4 +80,4 @@ def run(context: Context) -> Outcome:
     )
 
 
-CHECK = Check("wheel-cuda-driver", "CUDA major of the installed wheels against the driver", run)
+CHECK = Check("wheel-cuda-driver", "CUDA major of the installed wheels against the driver", run, phase="import")

@@ -96,4 +96,4 @@ def run(context: Context) -> Outcome:
     )
 
 
-CHECK = Check("wheel-torch-cuda", "CUDA major of the vLLM wheel against that of torch", run)
+CHECK = Check("wheel-torch-cuda", "CUDA major of the vLLM wheel against that of torch", run, phase="import")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hybridctl.doctor.facts.model import Facts, Origin, Value
 from hybridctl.doctor.facts.names import is_placeholder
@@ -17,19 +18,23 @@ from hybridctl.model.layers import mixers
 _EXPERT_FIELDS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "num_routed_experts")
 
 
-def model_facts(name: str | None, config: ModelConfig | None, config_text: str | None) -> Facts:
+def model_facts(name: str | None, config: ModelConfig | None, config_text: str | None, launched: bool = False) -> Facts:
     """What is known of a model.
 
     Args:
         name: as the user calls it, or ``None``.
         config: its config.json as read, or ``None``.
         config_text: the text of that file; quotes are pieces of it.
+        launched: the launch line loads exactly this name. What a publisher's bare name holds is then known; in a sentence
+            the same name may mean any of its quantised copies.
     """
     facts = Facts()
     identity = Identity()
     if name and name.strip() and not is_placeholder(name):
         name = name.strip()
         identity = identify(name)
+        if launched and not identity.quant and _is_original(name, identity):
+            identity = replace(identity, quant=["none"])
         facts.add("model.name", name, Origin("model", None, name))
     else:
         name = ""
@@ -37,6 +42,10 @@ def model_facts(name: str | None, config: ModelConfig | None, config_text: str |
         _Config(config, config_text or "", facts, bool(identity.quant)).state()
     _identity(facts, name, identity, config)
     return facts
+
+
+def _is_original(name: str, identity: Identity) -> bool:
+    return identity.family is not None and name.partition("/")[0] in identity.family.publishers
 
 
 def _identity(facts: Facts, name: str, identity: Identity, config: ModelConfig | None) -> None:
@@ -97,7 +106,8 @@ def _known_values(
         for key, value in variant.config.items():
             if facts.get(f"config.{key}") is None:
                 facts.add(f"config.{key}", value, origin)
-    sizes = [variant.size_gib[q] for q in identity.quant if q in variant.size_gib]
+    stored = ["bf16" if q == "none" else q for q in identity.quant]
+    sizes = [variant.size_gib[q] for q in stored if q in variant.size_gib]
     if len(sizes) == 1:
         facts.add("model.size_gib", sizes[0], origin)
 

@@ -29,16 +29,31 @@ _COMPLAINT = re.compile(
 _WORDS = re.compile(r"(?:[^\W\d_]{2,}[,.;:!?]?\s+){3,}")
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{4,}")
 _BARE_NAME = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)+")
-_SETTING = re.compile(r"\s*(?:[-*$#%]\s+)?(?:export\s+|set\s+)?[\w.\[\]-]+\s?={1,2}\s?\S")  # a variable, a pinned package
+_SETTING = re.compile(
+    r"\s*(?:[-*$#%]\s+)?(?:export\s+|set\s+)?[\w.\[\]-]+\s?={1,2}\s?\S"
+)  # a variable, a pinned package
 _SECRET = re.compile(r"token\s*[:=]|secret|passw|credential|api[_ -]?key|\bhf_\w{8}|\bsk-\w{8}", re.IGNORECASE)
 _TAIL = re.compile(r"\s+\([^)]*\)$")
 # SGLang's own settings; vLLM's are in the table of its flags.
 _OTHER_FLAGS = frozenset(
-    """
-    attention-backend linear-attn-backend linear-attn-decode-backend linear-attn-prefill-backend mamba-radix-cache-strategy
-    mamba-scheduler-strategy moe-runner-backend speculative-algorithm speculative-algo speculative-num-steps
-    speculative-eagle-topk speculative-num-draft-tokens disable-radix-cache mem-fraction-static tp-size cuda-graph-max-bs
-    """.split()
+    [
+        "attention-backend",
+        "linear-attn-backend",
+        "linear-attn-decode-backend",
+        "linear-attn-prefill-backend",
+        "mamba-radix-cache-strategy",
+        "mamba-scheduler-strategy",
+        "moe-runner-backend",
+        "speculative-algorithm",
+        "speculative-algo",
+        "speculative-num-steps",
+        "speculative-eagle-topk",
+        "speculative-num-draft-tokens",
+        "disable-radix-cache",
+        "mem-fraction-static",
+        "tp-size",
+        "cuda-graph-max-bs",
+    ]
 )
 
 
