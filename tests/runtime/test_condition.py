@@ -128,7 +128,22 @@ def test_depth_and_length_are_bounded() -> None:
             parse_condition(text[:MAX_LENGTH])
     with pytest.raises(ConditionError, match="longer"):
         parse_condition("head == 1" + " " * MAX_LENGTH)
-    assert isinstance(parse_condition(" or ".join(["head == 1"] * 300)), Some)
+    assert isinstance(parse_condition(" or ".join(["(head == 1)", "not head == 2"] * 100)), Some)
+
+
+@pytest.mark.parametrize(
+    ("text", "cuts"),
+    [
+        ("seqlen < 5", {5}),
+        ("seqlen >= 5", {5}),
+        ("seqlen <= 5 or position > 7", {6, 8}),
+        ("seqlen == 5", {5, 6}),
+        ("position not in [0, 3]", {1, 3, 4}),
+        ("head < 5 and entropy < 0.5", set()),
+    ],
+)
+def test_values_at_which_a_condition_may_change(text: str, cuts: set[int]) -> None:
+    assert value_cuts(parse_condition(text)) == cuts
 
 
 @given(trees)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from routing_cases import ARTICLE, HEADS, LAYERS, ROUTINGS, SHAPE, dispatcher, lengths, rows_of_a_step, units
+from routing_cases import ARTICLE, HEADS, LAYERS, ROUTINGS, SHAPE, dispatcher, ends, lengths, rows_of_a_step, units
 
 from hybridctl.errors import UsageError
 from hybridctl.runtime import step_plan
@@ -83,16 +83,15 @@ def test_a_plan_is_the_rule_token_by_token(name: str, rows: list[tuple[int, int]
 
 @pytest.mark.usefixtures("cutter")
 @settings(max_examples=40, deadline=None)
-@given(named, st.integers(1, 400), st.data())
-def test_chunks_change_nothing(name: str, length: int, data: st.DataObject) -> None:
+@given(named, st.integers(1, 400), st.sets(ends, max_size=8))
+def test_chunks_change_nothing(name: str, length: int, cuts: set[int]) -> None:
     made = DISPATCHERS[name]
-    cuts = sorted(data.draw(st.sets(st.integers(1, length), max_size=8)) | {length})
     whole = made.plan_step([0, length], [length])
     for index, route in enumerate(whole.routes):
         once = {p: k for (_, p), k in kernels_of_tokens(route, [0, length], [length]).items()}
         chunked: dict[int, str] = {}
         began, updated, before = 0, 0, 0
-        for cut in cuts:
+        for cut in sorted({cut for cut in cuts if 0 < cut < length} | {length}):
             plan = made.plan_step([0, cut - before], [cut]).routes[index]
             chunked |= {p: k for (_, p), k in kernels_of_tokens(plan, [0, cut - before], [cut]).items()}
             began += len(plan.first)
@@ -128,6 +127,14 @@ def test_select_kernel_of_the_articles_block() -> None:
     for bad in ((-1, 0, 0), (0, 2, 0), (0, 0, 2)):
         with pytest.raises(PlanError):
             made.select_kernel(*bad)
+
+
+@pytest.mark.parametrize(
+    ("condition", "at", "high"), [("entropy > 0.5", "linear", "flash"), ("entropy >= 0.5", "flash", "flash")]
+)
+def test_a_score_at_the_threshold(condition: str, at: str, high: str) -> None:
+    made = dispatcher(units(("flash", f"seqlen < 64 or {condition}"), ("linear", "true")))
+    assert [made.select_kernel(64, 0, 0, e) for e in (0.49, 0.5, 0.51)] == ["linear", at, high]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +212,8 @@ def test_uniform_lets_the_longest_row_decide() -> None:
     assert list(plan.routes[0].first) == [0]
     short = made.plan_step([0, 10], [10])
     assert short.routes[0].update.tokens == 10 and not short.plain and short.whole == "flash"
+    never = dispatcher(ROUTINGS["never linear"], batch_policy="uniform").plan_step([0, 10], [10])
+    assert never.plain and not list(never.routes[0].first)
     assert route_of(made.plan_step([0, 10, 10], [10, 500])) == {
         "flash": [(0, 10)]
     }  # a row without tokens decides nothing

@@ -127,6 +127,7 @@ def test_the_articles_units_fill_their_hole_with_linear_and_say_so() -> None:
             "compute_units",
             "entropy decides from 0 on; allowed: 64",
         ),
+        (units(("flash", "seqlen < 63 or entropy > 0.5"), ("linear", "true")), "compute_units", "decides from 63 on"),
         (
             units(("flash", "seqlen < 64 or entropy > 0.9 or entropy < 0.1"), ("linear", "true")),
             "compute_units",
