@@ -183,11 +183,11 @@ def route_by_position(partition: Partition, rows: Rows) -> RoutePlan:
     end = partition.ranges[at].end
     begin = partition.state_start
     if end is None or rows.high <= end:
-        whole = partition.ranges[at].kernel
-        parts = {whole: runs}
+        parts = {partition.ranges[at].kernel: runs}
     else:
-        whole = None
         parts = _cut_numpy(np, partition, runs) if np else _cut_python(partition, runs)
+    used = [kernel for kernel, each in parts.items() if len(each)]
+    whole = used[0] if len(used) == 1 else None
     update, first = EMPTY, EMPTY.row
     if begin is not None and rows.high > begin:
         update = runs if rows.low >= begin else _from_numpy(np, runs, begin) if np else _from_python(runs, begin)
