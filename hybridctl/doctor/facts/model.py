@@ -121,6 +121,8 @@ KEYS: dict[str, KeySpec] = {
     "report.said": KeySpec(
         "text", "what the person saw, in their words: one statement a line, and any of them may meet a condition"
     ),
+    "log.device": KeySpec("str", "kind of device that the engine says it runs on: cpu, cuda, rocm, ..."),
+    "log.tokens_per_s": KeySpec("number", "tokens a second that the engine printed while one request was running"),
     "log.reached": KeySpec("str", "furthest start phase that the log shows: see doctor.logs.PHASES"),
     "log.kv_cache_gib": KeySpec("number", "memory for the KV cache on one GPU, as vLLM printed it, in GiB"),
     "log.kv_cache_tokens": KeySpec("number", "size of the KV cache in tokens, as vLLM printed it"),

@@ -16,8 +16,10 @@ MAX_REMARKS = 200
 # A label that introduces what was seen, in any company: "symptom", "actual_output", "acceptance rate", "without_mtp".
 _SEEN = re.compile(
     r"symptom|output|observ|behaviou?r|issue|problem|result|\bnotes?\b|\berrors?\b|effect|actual|\bseen\b|happen|accept|report|"
-    r"quality|accuracy|respon[sc]e|answer|content|tool.?calls?|\bspeed|\bslow|throughput|tok(?:ens?)?/s|tokens per|tps\b|\bwith(?:out)? |"
-    r"\blogs?\b|\bstatus\b|\bstate\b|hang|crash|fail|works?\b|comment|description|现象|输出|问题|结果",
+    r"quality|accuracy|respon[sc]e|answer|content|tool.?calls?|\bspeed|\bslow|throughput|tok(?:ens?)?/s|tokens per|"
+    r"tps\b|\bwith(?:out)? |"
+    r"\blogs?\b|\bstatus\b|\bstate\b|hang|crash|fail|works?\b|measured|\bttft|\btpot|latency|\bstorage\b|"
+    r"\bbackend\b|load.?time|start.?up|took\b|comment|description|现象|输出|问题|结果",
     re.IGNORECASE,
 )
 # A sentence without such a label is a remark when it complains of something.
