@@ -244,6 +244,16 @@ CASES = [
         {"env.CUDA_VISIBLE_DEVICES": "0,1,2,3"}, ["env.CUDA_VISIBLE_DEVICES"],
     ),
     Case(
+        "quant-flag", "quant-flag-mismatch", "quantization", "error",
+        {**SERVE, "flag.quantization": "awq", "config.quantization_config.quant_method": "gptq"},
+        {"flag.quantization": "gptq_marlin"}, ["flag.quantization", "config.quantization_config.quant_method"],
+    ),
+    Case(
+        "quant-flag", "quant-flag-mismatch", "quantization", "error",
+        {"engine": "sglang", "flag.quantization": "awq", "model.quant": ["none"]},
+        {"flag.quantization": "fp8"}, ["model.quant"],
+    ),
+    Case(
         "sparse-gpu", "qsa-needs-ampere", "backend-choice", "error",
         {**FLASH_NEXT, "engine": "vllm", "gpu.cc": "7.5", "pkg.vllm": "0.30.0"}, {"gpu.cc": "8.0"}, ["gpu.cc", "pkg.vllm"],
     ),
