@@ -104,7 +104,9 @@ class Entry:
             evidence[:0] = [Evidence(LINE, h.text, "", f"{h.source}:{h.line}", h.text) for h in lines]
         model = facts.value("model.name")
         groups.setdefault("model", str(model) if model else "MODEL")
-        certainty = hit.weight if hit else (2 if self.severity == "error" else 1)
+        # What the person saw is no mere risk, so it counts as much as a line between the facts.
+        seen = self.severity == "error" or any(e.fact == "report.said" for e in verdict.evidence)
+        certainty = hit.weight if hit else (2 if seen else 1)
         return Finding(
             id=self.id,
             title=self.title,

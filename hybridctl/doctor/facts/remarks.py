@@ -16,7 +16,8 @@ MAX_REMARKS = 200
 # A label that introduces what was seen, in any company: "symptom", "actual_output", "acceptance rate", "without_mtp".
 _SEEN = re.compile(
     r"symptom|output|observ|behaviou?r|issue|problem|result|\bnotes?\b|\berrors?\b|effect|actual|\bseen\b|happen|accept|report|"
-    r"quality|accuracy|respon[sc]e|answer|content|tool.?calls?|\bspeed|\bslow|throughput|tok(?:ens?)?/s|tokens per|"
+    r"quality|accuracy|respon[sc]e|answer|content|tool.?calls?|\bspeed|\bslow|throughput|"
+    r"tok(?:ens?)?/s|tokens per|"
     r"tps\b|\bwith(?:out)? |"
     r"\blogs?\b|\bstatus\b|\bstate\b|hang|crash|fail|works?\b|measured|\bttft|\btpot|latency|\bstorage\b|"
     r"\bbackend\b|load.?time|start.?up|took\b|comment|description|现象|输出|问题|结果",
@@ -25,7 +26,9 @@ _SEEN = re.compile(
 # A sentence without such a label is a remark when it complains of something.
 _COMPLAINT = re.compile(
     r"garbage|garbled|gibberish|nonsense|repeat|repetiti|\bloops?\b|looping|\bhangs?\b|stuck|freez|\bslow(?:er|s)?\b|wrong|corrupt|"
-    r"\bempty\b|truncat|incorrect|\bNaN\b|!!!!|\bfail|crash|missing|never |no longer|instead of|does(?: not|n't)|not work|拖慢|重复|乱码|感叹号|卡住|报错",
+    r"\bempty\b|truncat|incorrect|"
+    r"\bNaN\b|!!!!|\bfail|crash|missing|never |no longer|instead of|does(?: not|n't)|not work|"
+    r"拖慢|重复|乱码|感叹号|卡住|报错",
     re.IGNORECASE,
 )
 _WORDS = re.compile(r"(?:[^\W\d_]{2,}[,.;:!?]?\s+){3,}")
@@ -37,26 +40,12 @@ _SETTING = re.compile(
 _SECRET = re.compile(r"token\s*[:=]|secret|passw|credential|api[_ -]?key|\bhf_\w{8}|\bsk-\w{8}", re.IGNORECASE)
 _TAIL = re.compile(r"\s+\([^)]*\)$")
 # SGLang's own settings; vLLM's are in the table of its flags.
-_OTHER_FLAGS = frozenset(
-    [
-        "attention-backend",
-        "linear-attn-backend",
-        "linear-attn-decode-backend",
-        "linear-attn-prefill-backend",
-        "mamba-radix-cache-strategy",
-        "mamba-scheduler-strategy",
-        "moe-runner-backend",
-        "speculative-algorithm",
-        "speculative-algo",
-        "speculative-num-steps",
-        "speculative-eagle-topk",
-        "speculative-num-draft-tokens",
-        "disable-radix-cache",
-        "mem-fraction-static",
-        "tp-size",
-        "cuda-graph-max-bs",
-    ]
-)
+_OTHER_FLAGS_TEXT = """
+attention-backend linear-attn-backend linear-attn-decode-backend linear-attn-prefill-backend mamba-radix-cache-strategy
+mamba-scheduler-strategy moe-runner-backend speculative-algorithm speculative-algo speculative-num-steps
+speculative-eagle-topk speculative-num-draft-tokens disable-radix-cache mem-fraction-static tp-size cuda-graph-max-bs
+"""
+_OTHER_FLAGS = frozenset(_OTHER_FLAGS_TEXT.split())
 
 
 def parse(lines: Sequence[Line]) -> Found:

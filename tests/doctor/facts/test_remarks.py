@@ -45,7 +45,9 @@ def test_facts_and_secrets_are_no_remarks(line: str) -> None:
 
 
 def test_a_setting_without_dashes_is_the_flag() -> None:
-    facts = parse_env_text("kv_cache_dtype : fp8\nmamba_radix_cache_strategy : extra_buffer (default)\nmodel_kind : big\n")
+    facts = parse_env_text(
+        "kv_cache_dtype : fp8\nmamba_radix_cache_strategy : extra_buffer (default)\nmodel_kind : big\n"
+    )
     assert facts.value("flag.kv-cache-dtype") == "fp8"
     assert facts.value("flag.mamba-radix-cache-strategy") == "extra_buffer"
     assert not facts.has("flag.model")
