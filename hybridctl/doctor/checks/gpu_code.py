@@ -14,6 +14,8 @@ _SOURCES = [
     "https://github.com/vllm-project/vllm/issues/16901",
     "https://github.com/vllm-project/vllm/issues/18995",
     "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/",
+    "https://github.com/pytorch/pytorch/issues/172352",
+    "https://github.com/pytorch/pytorch/releases/tag/v2.8.0",
 ]
 # The first CUDA toolkit that can compile for an architecture; a torch built with an older one has no code for it.
 _FIRST_CUDA = {(10, 0): "12.8", (12, 0): "12.8", (12, 1): "12.8", (10, 3): "12.8", (11, 0): "13.0"}
@@ -45,6 +47,17 @@ def _torch(facts: Facts, fact: Fact, cc: tuple[int, int]) -> Finding | bool | No
             f"This torch is built with CUDA {cuda.text}; CUDA 13 dropped everything before Turing, {name} included.",
             [cuda.evidence("<13"), read.quote(fact, ">=7.5")],
             [Fix("Stay on a CUDA 12 build: vLLM 0.19.1 is the last published one.", "uv pip install 'vllm==0.19.1'")],
+        )
+    torch = read.version(facts, "pkg.torch")
+    dropped = torch and ((cc < (7, 0) and torch.within(">=2.8.dev0")) or (cc == (7, 0) and torch.within(">=2.11.dev0")))
+    if torch and dropped and cuda.within(">=12.8,<13"):
+        return _finding(
+            "torch",
+            name,
+            f"torch {torch.text} for CUDA {cuda.text} is built without {name}: its builds for CUDA 12.8 and newer dropped Maxwell "
+            "and Pascal in 2.8 and Volta in 2.11; those for CUDA 12.6 keep them.",
+            [torch.evidence(), cuda.evidence("<12.8"), read.quote(fact, ">=7.5")],
+            [Fix("Install torch for CUDA 12.6.", "uv pip install torch --torch-backend=cu126")],
         )
     return None if cuda.within(">=12.8") is None else True
 

@@ -26,6 +26,8 @@ def run(context: Context) -> Outcome:
     facts = context.facts
     if read.other_vendor(facts):
         return CHECK.not_applicable("no NVIDIA GPU")
+    if facts.value("torch.build") in ("cpu", "xpu"):
+        return CHECK.not_applicable("this torch compiles no kernels for CUDA")
     gpu = read.capability(facts)
     if gpu is None:
         return CHECK.unknown("gpu.cc")

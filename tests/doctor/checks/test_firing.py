@@ -126,6 +126,18 @@ CASES = [
         {"torch.cuda": "13.0", "gpu.cc": "7.0"}, {"torch.cuda": "12.6"}, ["torch.cuda"],
     ),
     Case(
+        "gpu-code", "no-gpu-code-torch", "driver-cuda", "error",
+        {"pkg.torch": "2.9.0", "torch.cuda": "12.8", "gpu.cc": "6.0"}, {"torch.cuda": "12.6"}, ["gpu.cc"],
+    ),
+    Case(
+        "gpu-code", "no-gpu-code-torch", "driver-cuda", "error",
+        {"pkg.torch": "2.11.0", "torch.cuda": "12.8", "gpu.cc": "7.0"}, {"pkg.torch": "2.10.0"}, ["gpu.cc"],
+    ),
+    Case(
+        "triton-ptxas", "triton-ptxas-unknown-gpu", "kernel-compile", "error",
+        {"pkg.torch": "2.8.0", "torch.build": "cuda", "gpu.cc": "12.1"}, {"torch.build": "cpu"}, ["gpu.cc"],
+    ),
+    Case(
         "triton-ptxas", "triton-ptxas-unknown-gpu", "kernel-compile", "error",
         {"pkg.triton": "3.5.0+git7416ffcb", "gpu.cc": "12.1"}, {"pkg.triton": "3.6.0"}, ["pkg.triton", "gpu.cc"],
     ),
