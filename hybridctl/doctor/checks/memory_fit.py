@@ -6,6 +6,7 @@ from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.checks._ple import table_gib
+from hybridctl.doctor.checks._size import least_weights_gib
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Fix, Outcome
 
@@ -35,9 +36,11 @@ def run(context: Context) -> Outcome:
         return CHECK.not_applicable("the launch offloads or quantises weights while it loads them")
     if read.past(facts, "load"):
         return CHECK.not_applicable("the log shows that the weights were loaded")
-    size, memory, ranks = read.amount(facts, "model.size_gib"), read.amount(facts, "gpu.memory_gib"), layout(facts)
+    size, memory, ranks = least_weights_gib(facts), read.amount(facts, "gpu.memory_gib"), layout(facts)
     if size is None or memory is None or ranks.world is None or ranks.tp is None:
-        return CHECK.unknown("model.size_gib, gpu.memory_gib and the launch line")
+        return CHECK.unknown(
+            "model.size_gib (or a name that tells size and quantisation), gpu.memory_gib and the launch line"
+        )
     table = table_gib(facts) if read.is_architecture(facts, *read.QWEN4EXP)[0] else None
     least = max(0.0, size[0] - (table[0] if table else 0.0)) / ranks.world
     share, says = _share(facts)
