@@ -18,6 +18,9 @@ _SLOW = re.compile(
     r"decreas\w+|halved|lower|worse)\b|"
     r"\b(?:less|no more|not more|more|not faster) than \d+(?:\.\d+)? ?t(?:ok|/s|ps)|"
     r"\bonly \d+(?:\.\d+)? ?t(?:ok\w*|/s|ps)\b|"
+    r"\b(?:higher|longer|worse|increas\w+|doubl\w+) .{0,20}\b(?:ttft|tpot|itl|latency)|"
+    r"\b(?:ttft|tpot|itl|latency)\b.{0,30}(?:grow|increas|higher|worse|doubl|minutes)|"
+    r"\b(?:throughput|performance|speed|decod\w+|tps)\b.{0,25}regress|"
     r"can't get .{0,60}(?:t/s|tok|tps)|under-?utili[sz]|full duration|every restart|"
     r"\b(?:cold start|start(?:s|ed|ing|-?up)?|boot\w*|load\w*|compil\w*|reading).{0,30}\d+(?:\.\d+)? ?(?:min|hour)|"
     r"\d+(?:\.\d+)? ?(?:minutes?|hours?|min|h) (?:to|for|of|reading|loading)|慢|很久|耗时",
@@ -79,7 +82,7 @@ def kind_of(text: str) -> str:
 
 
 def observed(facts: Facts) -> Rate | None:
-    """The speed of one answer: the best that the log shows with one request running, else the lowest that the person tells."""
+    """The speed of one answer: the best that the log shows while requests run, else the lowest that the person tells."""
     logged = [Rate(float(f.value), f) for f in facts.all("log.tokens_per_s") if isinstance(f.value, (int, float))]
     if logged:
         return max(logged, key=lambda r: r.value)

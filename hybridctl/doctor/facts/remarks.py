@@ -20,7 +20,7 @@ _SEEN = re.compile(
     r"tok(?:ens?)?/s|tokens per|"
     r"tps\b|\bwith(?:out)? |"
     r"\blogs?\b|\bstatus\b|\bstate\b|hang|crash|fail|works?\b|measured|\bttft|\btpot|latency|\bstorage\b|"
-    r"\bbackend\b|load.?time|start.?up|took\b|comment|description|现象|输出|问题|结果",
+    r"\bbackend\b|load.?time|start.?up|^before\b|^after\b|took\b|comment|description|现象|输出|问题|结果",
     re.IGNORECASE,
 )
 # A sentence without such a label is a remark when it complains of something.

@@ -162,6 +162,7 @@ RULES: tuple[Rule, ...] = (
     _rule("not supported on CPU", r"Pin memory is not supported on CPU", ("log.device", _const("cpu"))),
     _rule("library=cpu", r"inference compute.{0,40}library=cpu", ("log.device", _const("cpu"))),
     _rule("Avg generation throughput", r"Avg generation throughput: ([\d.]+) tokens/s, Running: 1 reqs", ("log.tokens_per_s", _number)),
+    _rule("Avg prompt throughput: 0.0 tokens/s", r"generation throughput: ([\d.]+) tokens/s, Running: (?!1 )[1-9]", ("log.tokens_per_s", _number)),
     _rule("tokens per second", r"(?<!prompt )eval time = .{0,80}?([\d.]+) tokens per second", ("log.tokens_per_s", _number)),
     _rule("using nccl==", rf"vLLM is using nccl=={_V}", ("pkg.nccl", _one)),
     _rule("NCCL version", r"NCCL version (\d+\.\d+\.\d+)", ("pkg.nccl", _one)),
