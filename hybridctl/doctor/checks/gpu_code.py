@@ -69,6 +69,8 @@ def _wheel(facts: Facts, fact: Fact, cc: tuple[int, int]) -> Finding | bool | No
     wheel = tables.wheel(vllm.versions) if vllm else None
     if vllm is None or wheel is None or release is None or release.cuda is None or read.in_container(facts):
         return None  # images are built with other lists of architectures
+    if vllm.versions.exact is not None and not vllm.is_release:
+        return None  # built from source, then as a rule for the GPU at hand
     for build in (cuda, torch):
         if build and build.versions.lowest and build.versions.lowest.major != release.cuda:
             return None  # another build than the published one

@@ -119,3 +119,9 @@ def test_never_raises(text: str, rate: float) -> None:
 def test_speeds_are_read_from_a_paste() -> None:
     rate = speed.observed(parse_env_text("GPU 0: NVIDIA GB10\nmeasured                     : 4.0-4.2 tok/s\n"))
     assert rate is not None and rate.value == 4.0
+
+
+def test_a_build_from_source_is_not_judged_by_the_published_wheel() -> None:
+    blackwell = {"gpu.cc": "12.0", "gpu.vendor": "nvidia", "engine": "vllm"}
+    assert [f.id for f in run("gpu-code", {**blackwell, "pkg.vllm": "0.8.5"}).findings] == ["no-gpu-code-vllm"]
+    assert not run("gpu-code", {**blackwell, "pkg.vllm": "0.8.5.dev169+gce17db808"}).findings
