@@ -266,6 +266,22 @@ CASES = [
         {"flag.quantization": "fp8"}, ["model.quant"],
     ),
     Case(
+        "group-split", "quant-group-cut", "quantization", "error",
+        {
+            **SERVE, "flag.tensor-parallel-size": 2, "model.quant": ["awq"], "config.quantization_config.group_size": 128,
+            "config.intermediate_size": 29568,
+        },
+        {"config.intermediate_size": 29696}, ["config.quantization_config.group_size", "config.intermediate_size", "model.quant"],
+    ),
+    Case(
+        "quant-gpu", "quant-needs-turing", "quantization", "error",
+        {**SERVE, "gpu.cc": "7.0", "model.quant": ["awq"], "pkg.vllm": "0.9.2"}, {"gpu.cc": "7.5"}, ["gpu.cc", "model.quant"],
+    ),
+    Case(
+        "quant-gpu", "quant-needs-turing", "quantization", "error",
+        {**SERVE, "gpu.cc": "7.0", "flag.quantization": "fp8"}, {"pkg.vllm": "1Cat-vLLM 0.0.3"},
+    ),
+    Case(
         "sparse-gpu", "qsa-needs-ampere", "backend-choice", "error",
         {**FLASH_NEXT, "engine": "vllm", "gpu.cc": "7.5", "pkg.vllm": "0.30.0"}, {"gpu.cc": "8.0"}, ["gpu.cc", "pkg.vllm"],
     ),
