@@ -1,0 +1,253 @@
+"""Routing on top of vLLM's CPU attention: planned once a step, executed layer by layer."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from vllm.forward_context import get_forward_context
+from vllm.logger import init_logger
+from vllm.v1.attention.backends.cpu_attn import (
+    CPUAttentionBackend,
+    CPUAttentionBackendImpl,
+    CPUAttentionMetadataBuilder,
+)
+
+from hybridctl.runtime.compute_unit import FLASH
+from hybridctl.runtime.selection_log import SelectionLog
+from hybridctl.runtime.step_plan import RoutePlan
+from hybridctl.runtime.vllm_plugin import linear_ops, pages_cpu
+from hybridctl.runtime.vllm_plugin.counters import COUNTERS
+
+logger = init_logger("vllm.hybridctl")
+
+
+@dataclass
+class Work:
+    """What the layers of one route do in a step, as tensors.
+
+    Attributes:
+        plan: where it comes from.
+        flash: metadata of the flash runs, None where there are none; ``flash_at`` their tokens, None for the whole batch.
+        decode_rows, decode_at: rows with one token that enters the state, and its place in the batch.
+        chunks: the longer runs that enter the state.
+        first: rows whose state starts in this step.
+    """
+
+    plan: RoutePlan
+    flash: Any = None
+    flash_at: Tensor | None = None
+    decode_rows: Tensor | None = None
+    decode_at: Tensor | None = None
+    chunks: linear_ops.Chunks | None = None
+    first: Tensor | None = None
+
+
+@dataclass
+class Step:
+    """What a group of layers does in a step: the work by route, and which tokens have a page.
+
+    Attributes:
+        paged_at: places of the tokens whose keys and values go to pages; None: all of the batch.
+        fresh: blocks whose first tokens come in this step and don't fill them; None: vLLM sees to that.
+    """
+
+    work: dict[int, Work]
+    paged_at: Tensor | None = None
+    fresh: Tensor | None = None
+
+
+def _long(values: Any) -> Tensor:
+    return torch.tensor(values.tolist(), dtype=torch.long)
+
+
+def _places(starts: Tensor, counts: Tensor) -> Tensor:
+    """The tokens of runs, in order: [starts[i], starts[i] + counts[i]) for each i."""
+    ends = counts.cumsum(0)
+    return torch.repeat_interleave(starts - ends + counts, counts) + torch.arange(int(ends[-1]) if len(ends) else 0)
+
+
+class RoutedCPUBuilder(CPUAttentionMetadataBuilder):  # type: ignore[misc]
+    """Adds ``hybrid``, a :class:`Step`, to vLLM's metadata."""
+
+    def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: Any) -> None:
+        super().__init__(kv_cache_spec, layer_names, vllm_config, device)
+        context = vllm_config.compilation_config.static_forward_context
+        routings = [context[name].routing for name in layer_names]
+        self.dispatcher = routings[0].dispatcher
+        self.routes = sorted({routing.route for routing in routings})
+        self.pages_end = routings[0].pages_end
+        # Of several builders in a process one speaks.
+        self.log = SelectionLog(logger.info, self.dispatcher.routes) if any(r.last for r in routings) else None
+
+    def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> Any:
+        common = common_attn_metadata
+        metadata = super().build(common_prefix_len, common, fast_build)
+        starts = common.query_start_loc_cpu[: common.num_reqs + 1].long()
+        lengths = common.seq_lens_cpu_upper_bound[: common.num_reqs].long()  # exact, as speculative decoding is refused
+        plan = self.dispatcher.plan_step(starts.numpy(), lengths.numpy())
+        if self.log is not None:
+            self.log.step(plan)
+        metadata.hybrid = Step({route: self._work(plan.routes[route], common, metadata) for route in self.routes})
+        if self.pages_end is not None:
+            self._pages(metadata.hybrid, starts, lengths, common.block_table_tensor)
+        return metadata
+
+    def _work(self, plan: RoutePlan, common: Any, metadata: Any) -> Work:
+        work = Work(plan)
+        if plan.whole == FLASH:
+            work.flash = metadata
+        elif len(plan.flash):
+            work.flash_at, work.flash = self._flash_part(plan, common)
+        if len(plan.update):
+            short, long = plan.update.split()
+            if len(short):
+                work.decode_rows, work.decode_at = _long(short.row), _long(short.q0)
+            if len(long):
+                work.chunks = linear_ops.cut([(row, q0, q1) for row, q0, q1, _, _ in long])
+            if len(plan.first):
+                work.first = _long(plan.first)
+        return work
+
+    def _flash_part(self, plan: RoutePlan, common: Any) -> tuple[Tensor, Any]:
+        runs = plan.flash
+        q0, q1, p1 = _long(runs.q0), _long(runs.q1), _long(runs.p1)
+        counts = q1 - q0
+        starts = torch.zeros(len(runs) + 1, dtype=common.query_start_loc.dtype)
+        starts[1:] = counts.cumsum(0)
+        at = _places(q0, counts)
+        part = copy.copy(common)
+        part.query_start_loc = part.query_start_loc_cpu = starts
+        part.num_reqs, part.num_actual_tokens = len(runs), runs.tokens
+        part.seq_lens = p1.to(common.seq_lens.dtype)
+        part.max_query_len, part.max_seq_len = int(counts.max()), int(p1.max())
+        part.block_table_tensor = common.block_table_tensor[_long(runs.row)].contiguous()
+        part.slot_mapping = common.slot_mapping[at]
+        return at, super().build(0, part)
+
+    def _pages(self, step: Step, starts: Tensor, lengths: Tensor, table: Tensor) -> None:
+        """Tokens from ``pages_end`` on have no page: their place in the table holds the null block, which must not be written."""
+        counts = starts.diff()
+        begin = lengths - counts
+        paged = torch.minimum(lengths, torch.tensor(self.pages_end)) - begin
+        paged = paged.clamp_min(0)
+        if not torch.equal(paged, counts):
+            step.paged_at = _places(starts[:-1], paged)
+        end = begin + paged
+        last = (end - 1).div(self.block_size, rounding_mode="floor")
+        fresh = (paged > 0) & (last * self.block_size >= begin) & (end % self.block_size != 0)
+        if bool(fresh.any()):
+            step.fresh = table[fresh, last[fresh]].long()
+
+
+class RoutedCPUImpl(CPUAttentionBackendImpl):  # type: ignore[misc]
+    """CPU attention for flash runs, the layer's linear state for the others."""
+
+    def do_kv_cache_update(self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> None:
+        step = _step(layer)
+        if step is not None:
+            if step.fresh is not None:
+                # Attention multiplies what lies behind a sequence's end by zero: it must not be NaN.
+                kv_cache[step.fresh] = 0
+            if step.paged_at is not None:
+                if not len(step.paged_at):
+                    return
+                key, value, slot_mapping = key[step.paged_at], value[step.paged_at], slot_mapping[step.paged_at]
+        super().do_kv_cache_update(layer, key, value, kv_cache, slot_mapping)
+
+    def forward(
+        self,
+        layer: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        kv_cache: Tensor,
+        attn_metadata: Any,
+        output: Tensor,
+        output_scale: Tensor | None = None,
+        output_block_scale: Tensor | None = None,
+    ) -> Tensor:
+        if attn_metadata is None:  # warm-up
+            return output
+        work = attn_metadata.hybrid.work[layer.routing.route]
+        if work.first is not None or work.decode_at is not None or work.chunks is not None:
+            self._linear(layer, work, query, key, value, kv_cache, attn_metadata.block_table, output)
+        # After the state's answers: a token that enters the state may still be answered by flash.
+        if work.flash is not None:
+            COUNTERS.add("flash", work.plan.flash.tokens)
+            if work.flash_at is None:
+                super().forward(layer, query, key, value, kv_cache, work.flash, output, output_scale, output_block_scale)
+            else:
+                part = torch.empty_like(output[: len(work.flash_at)])
+                super().forward(layer, query[work.flash_at], None, None, kv_cache, work.flash, part)
+                output[work.flash_at] = part
+        if layer.routing.last:
+            COUNTERS.flush()
+        return output
+
+    def _linear(
+        self,
+        layer: Any,
+        work: Work,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        kv_cache: Tensor,
+        table: Tensor,
+        output: Tensor,
+    ) -> None:
+        routing = layer.routing
+        state, norm = layer.linear_state.kv_cache
+        slots = get_forward_context().attn_metadata[layer.linear_state.layer_name].state_indices_tensor.long()
+        value = value[..., : routing.value_size]
+        if work.first is not None:
+            for row in work.first.tolist():
+                slot = slots[row]
+                if not work.plan.absorb_end:
+                    state[slot], norm[slot] = 0.0, 0.0
+                    continue
+                old_k, old_v = pages_cpu.read(kv_cache, table[row], work.plan.absorb_end, layer.isa)
+                old_v = old_v[..., : routing.value_size]
+                state[slot], norm[slot] = linear_ops.absorb(old_k, old_v, routing.projection)
+                COUNTERS.add("absorb", work.plan.absorb_end)
+        parts = []
+        if work.decode_at is not None and work.decode_rows is not None:
+            at = work.decode_at
+            out = linear_ops.decode(
+                query[at], key[at], value[at], state, norm, slots[work.decode_rows], routing.projection
+            )
+            parts.append((at, out))
+        if work.chunks is not None:
+            out = linear_ops.prefill(
+                query, key, value, state, norm, slots[work.chunks.rows], work.chunks, routing.projection
+            )
+            parts.append((work.chunks.tokens, out))
+        COUNTERS.add("linear", work.plan.linear.tokens)
+        for at, out in parts:
+            if routing.value_size == output.shape[-1]:
+                output[at] = out.to(output.dtype)
+            else:
+                padded = output.new_zeros(len(at), *output.shape[1:])
+                padded[..., : routing.value_size] = out
+                output[at] = padded
+
+
+def _step(layer: Any) -> Step | None:
+    """The step's plan for a layer; None where vLLM runs without metadata (warm-up)."""
+    metadata = get_forward_context().attn_metadata
+    return metadata[layer.layer_name].hybrid if isinstance(metadata, dict) else None  # type: ignore[no-any-return]
+
+
+class RoutedCPUBackend(CPUAttentionBackend):  # type: ignore[misc]
+    """Keeps the name of CPU_ATTN, which vLLM looks up among its own."""
+
+    @staticmethod
+    def get_impl_cls() -> type[RoutedCPUImpl]:
+        return RoutedCPUImpl
+
+    @staticmethod
+    def get_builder_cls() -> type[RoutedCPUBuilder]:
+        return RoutedCPUBuilder

@@ -1,0 +1,119 @@
+"""Routed model classes, made from the classes of the installed vLLM: ``HybridCtl`` + the base architecture's name.
+
+``models:HybridCtlQwen3ForCausalLM`` is built when it is asked for, so any causal decoder with plain Attention layers works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import torch
+from vllm.distributed import get_tensor_model_parallel_rank
+from vllm.logger import init_logger
+from vllm.model_executor.models import ModelRegistry
+from vllm.model_executor.models.interfaces import HasInnerState, IsHybrid
+
+from hybridctl.runtime.vllm_plugin import keep_kv, proof
+from hybridctl.runtime.vllm_plugin.counters import COUNTERS
+from hybridctl.runtime.vllm_plugin.layers import RoutedAttention, wrap
+from hybridctl.runtime.vllm_plugin.plugin import PREFIX
+from hybridctl.runtime.vllm_plugin.routing import RefusedError, make_dispatcher, state_sizes
+from hybridctl.runtime.vllm_plugin.state import COPY_FUNCTIONS, STATE_DTYPES, state_bytes, state_shapes
+from hybridctl.runtime.vllm_plugin.weights import OperatorWeights
+
+logger = init_logger("vllm.hybridctl")
+
+
+class _Routed:
+    """What a routed class adds to its base class; stands before it."""
+
+    def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
+        super().__init__(vllm_config=vllm_config, prefix=prefix)  # type: ignore[call-arg]
+        rank = get_tensor_model_parallel_rank()
+        self._dispatcher = make_dispatcher(vllm_config, rank)
+        routed = wrap(self, vllm_config, self._dispatcher)  # type: ignore[arg-type]
+        COUNTERS.publish = rank == 0
+        if rank == 0:
+            for line in self._dispatcher.banner():
+                logger.info("[HYBRID] %s", line)
+        _prove(vllm_config, self._dispatcher, routed, rank)
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any:
+        own = OperatorWeights(self, self._dispatcher.groups)  # type: ignore[arg-type]
+        loaded = super().load_weights(own.take(weights))  # type: ignore[misc]
+        own.check()
+        if own.renamed:
+            old, new = next(iter(own.renamed.items()))
+            logger.info("[HYBRID] %d tensors renamed, such as %s → %s", len(own.renamed), old, new)
+        return loaded if loaded is None else loaded | own.loaded
+
+    @classmethod
+    def get_mamba_state_dtype_from_config(cls, vllm_config: Any) -> Any:
+        return STATE_DTYPES
+
+    @classmethod
+    def get_mamba_state_shape_from_config(cls, vllm_config: Any) -> Any:
+        model = vllm_config.model_config
+        sizes = state_sizes(make_dispatcher(vllm_config), model.get_head_size())
+        return state_shapes(model.get_num_kv_heads(vllm_config.parallel_config), *sizes)
+
+    @classmethod
+    def get_mamba_state_copy_func(cls) -> Any:
+        return COPY_FUNCTIONS
+
+
+def _prove(vllm_config: Any, dispatcher: Any, routed: dict[str, RoutedAttention], rank: int) -> None:
+    import vllm
+
+    context = vllm_config.compilation_config.static_forward_context
+    layers = {}
+    for name, layer in routed.items():
+        backend = layer.attn_backend
+        sizes = state_sizes(dispatcher, layer.head_size)
+        layers[name] = {
+            "backend": f"{backend.__module__}.{backend.__qualname__}",
+            "layer": layer.routing.layer,
+            "route": str(dispatcher.routes[layer.routing.route]),
+            "state_bytes": state_bytes(layer.num_kv_heads, *sizes),
+            "frees_from": layer.routing.pages_end,
+        }
+    states = {layer.linear_state.layer_name for layer in routed.values()}
+    proof.write_layers(
+        vllm_config.parallel_config.rank,
+        {
+            "tp_rank": rank,
+            "tp_size": vllm_config.parallel_config.tensor_parallel_size,
+            "vllm": vllm.__version__,
+            "model": vllm_config.model_config.model,
+            "architecture": vllm_config.model_config.architecture,
+            "keep_kv": keep_kv(),
+            "banner": dispatcher.banner(),
+            "layers": layers,
+            "untouched": sorted(name for name in context if name not in routed and name not in states),
+        },
+    )
+
+
+@cache
+def routed_class(name: str) -> type[Any]:
+    """The routed class of an architecture ``HybridCtl…``.
+
+    Raises:
+        RefusedError: a base class that keeps states of its own.
+    """
+    base_name = name.removeprefix(PREFIX)
+    known = ModelRegistry.models.get(base_name)
+    base = None if known is None else known.load_model_cls()
+    if base is None or not name.startswith(PREFIX):
+        raise AttributeError(f"no routed class for {name}: vLLM has no architecture {base_name}")
+    if getattr(base, "is_hybrid", False) or getattr(base, "has_inner_state", False):
+        raise RefusedError(f"{base_name} is a hybrid already: vLLM serves it as it is", f"put {base_name} back in config.json")
+    return type(name, (_Routed, base, HasInnerState, IsHybrid), {"__module__": __name__, "__doc__": f"{base_name} with routed attention."})
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith(PREFIX):
+        return routed_class(name)
+    raise AttributeError(name)

@@ -1,0 +1,66 @@
+"""From vLLM's configuration to the dispatcher of a rank, and what stops a start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hybridctl.errors import UsageError
+from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
+from hybridctl.runtime.hybrid_config import ModelShape, parse
+
+# Of dispatcher.FEATURES, what this runtime executes beyond one route by position.
+FEATURES = frozenset({"layers", "return"})
+
+
+class RefusedError(UsageError):
+    """A configuration that the runtime does not serve."""
+
+
+def make_dispatcher(vllm_config: Any, tp_rank: int = 0) -> HybridAttentionDispatcher:
+    """The dispatcher of one tensor-parallel rank, from ``hybrid_config`` in the checkpoint's config.json.
+
+    Raises:
+        UsageError: no ``hybrid_config``, one that is wrong, or groups that don't divide among the ranks.
+    """
+    model = vllm_config.model_config
+    document = getattr(model.hf_config, "hybrid_config", None)
+    if document is None:
+        raise RefusedError(f"{model.architecture}: config.json has no hybrid_config", "hybridctl prepare writes one")
+    layers, groups = model.hf_text_config.num_hidden_layers, model.get_total_num_kv_heads()
+    config = parse(document, ModelShape(layers, groups, model.get_head_size()))
+    return HybridAttentionDispatcher(config, layers, groups, tp_rank, vllm_config.parallel_config.tensor_parallel_size)
+
+
+def refuse(vllm_config: Any, dispatcher: HybridAttentionDispatcher) -> None:
+    """Raise :class:`RefusedError`, a line for each thing that stands against serving."""
+    lines = [*dispatcher.unsupported(FEATURES), *dispatcher.unreachable(vllm_config.model_config.max_model_len)]
+    parallel, cache = vllm_config.parallel_config, vllm_config.cache_config
+    if vllm_config.speculative_config is not None:
+        lines.append("speculative decoding: a rejected token can't be taken out of a linear state")
+    if parallel.pipeline_parallel_size > 1:
+        lines.append(f"pipeline parallelism ({parallel.pipeline_parallel_size} stages): not tested with routed layers")
+    if parallel.decode_context_parallel_size > 1 or parallel.prefill_context_parallel_size > 1:
+        lines.append("context parallelism: a linear state is not split over positions")
+    if vllm_config.kv_transfer_config is not None:
+        lines.append("K/V connectors and offload: they would move pages without the linear state")
+    if parallel.enable_dbo or parallel.use_ubatching:
+        lines.append("dual-batch overlap: half batches don't carry the plan of a step")
+    if cache.kv_sharing_fast_prefill:
+        lines.append("K/V shared between layers: a state absorbs the pages of its own layer")
+    if cache.cache_dtype not in ("auto", "float16", "bfloat16", "float32"):
+        lines.append(f"--kv-cache-dtype {cache.cache_dtype}: absorbing quantised pages is not tested")
+    if cache.mamba_cache_mode == "all":
+        lines.append("--mamba-cache-mode all: states are kept at block ends only (align)")
+    if lines:
+        raise RefusedError("; ".join(lines), "serve with --no-hybrid")
+
+
+def route_of(dispatcher: HybridAttentionDispatcher, layer: int) -> int | None:
+    """The route of a layer that can go linear; None for a layer that stays as vLLM has it."""
+    return dispatcher.route(layer, 0) if dispatcher.linear_groups(layer) else None
+
+
+def state_sizes(dispatcher: HybridAttentionDispatcher, head_size: int) -> tuple[int, int]:
+    """(feature size F, value size D_v) of a state."""
+    config = dispatcher.config
+    return config.feature_size or head_size, config.value_size or head_size
