@@ -239,7 +239,11 @@ _HANDLERS: dict[str, _Handler] = {
     **_under(_gib("platform.ram_gib", "K"), "memtotal"),
     **_under(_gib("platform.shm_gib"), "shm", "shm gib", "shm size", "/dev/shm", "dev shm"),
     **_under(_cc, "compute capability", "gpu cc", "cuda capability", "sm", "sm arch", "gpu arch", "compute cap"),
-    **_under(_gpus, "gpu", "gpus", "gpu type", "gpu model", "gpu name", "graphics card", "hardware", "accelerator", "显卡", "device", "npu"),
+    **_under(
+        _gpus,
+        *("gpu", "gpus", "gpu type", "gpu model", "gpu name", "graphics card", "hardware", "accelerator", "显卡"),
+        *("device", "npu"),
+    ),
     **_under(_count, "gpu count", "num gpus", "number of gpus", "gpus count"),
     **_under(_container, "container", "in container"),
     **_under(_docker_image, "image", "docker image", "container image"),

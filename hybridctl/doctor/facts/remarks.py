@@ -31,6 +31,7 @@ _COMPLAINT = re.compile(
     r"拖慢|重复|乱码|感叹号|卡住|报错",
     re.IGNORECASE,
 )
+_RATE = re.compile(r"\d\s*(?:tok(?:en)?s?\s?(?:/|per)\s?s|t/s\b|tps\b)", re.IGNORECASE)
 _WORDS = re.compile(r"(?:[^\W\d_]{2,}[,.;:!?]?\s+){3,}")
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{4,}")
 _BARE_NAME = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)+")
@@ -67,7 +68,7 @@ def parse(lines: Sequence[Line]) -> Found:
 def _is_remark(text: str, split: tuple[str, str] | None) -> bool:
     if split:
         label = split[0].replace("_", " ").replace("-", " ")
-        if _SEEN.search(label + " "):
+        if _SEEN.search(label + " ") or _RATE.search(split[1]):
             return True
     return bool(_COMPLAINT.search(text)) and bool(_WORDS.search(text + " ") or _CJK.search(text))
 

@@ -53,6 +53,14 @@ def test_a_setting_without_dashes_is_the_flag() -> None:
     assert not facts.has("flag.model")
 
 
+def test_a_variable_that_is_listed_like_a_version_is_a_variable() -> None:
+    facts = parse_env_text(
+        "VLLM_ATTENTION_BACKEND       : XFORMERS\nHF_TOKEN : hf_notarealone\nCUDA_HOME is : unknown\n"
+    )
+    assert facts.value("env.VLLM_ATTENTION_BACKEND") == "XFORMERS"
+    assert facts.keys() == ["env.VLLM_ATTENTION_BACKEND"]
+
+
 def test_a_long_paste_keeps_a_bounded_number() -> None:
     lines = clean_lines("\n".join(f"symptom {i} : answers are garbage" for i in range(MAX_REMARKS * 2)))
     assert len(parse(lines).statements) == MAX_REMARKS
