@@ -11,7 +11,9 @@ from hybridctl.doctor.facts.statements import Found
 _SECTION = re.compile(r"\s*(?:=+\s*)?environment variables\s*:?(?:\s*=+)?\s*$", re.IGNORECASE)
 _PAIR = re.compile(r"\s*(?:[-*$#%]\s+)?(?:export\s+|set\s+|setx\s+|ENV\s+|\$env:)?([A-Z][A-Z0-9_]{2,63})\s?=\s?(.*)$")
 # "VLLM_USE_V1 : 0", as people list settings beside versions; only for names that can be nothing else.
-_LISTED = re.compile(r"\s*(?:[-*]\s+)?([A-Z][A-Z0-9]+_[A-Z0-9_]{2,60})\s*:\s+(\S+)\s*$")
+_LISTED = re.compile(
+    r"\s*((?:VLLM|SGLANG|SGL|NCCL|OLLAMA|TRITON|FLASHINFER|CUDA_VISIBLE|PYTORCH_CUDA)_[A-Z0-9_]{2,60})\s*:\s+(\S+)\s*$"
+)
 _SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_KEY|_KEY$|AUTH")
 _PREFIX_TEXT = """
 CUDA_ CUDNN_ CUBLAS_ FLASHINFER_ FLA_ GLOO_ HF_ HIP_ HSA_ LD_ LMCACHE_ MODELSCOPE_ NCCL_ NVIDIA_ NVSHMEM_ OLLAMA_ OMP_
@@ -32,7 +34,7 @@ def parse(lines: Sequence[Line]) -> Found:
         if _SECTION.match(line.text):
             in_section = True
             continue
-        if (listed := _LISTED.match(line.text)) and listed[1].startswith(_PREFIXES) and not _SECRET.search(listed[1]):
+        if (listed := _LISTED.match(line.text)) and not _SECRET.search(listed[1]):
             found.say(f"env.{listed[1]}", listed[2].strip("\"'"), line)
             continue
         pair = _PAIR.match(line.text) if "=" in line.text else None

@@ -54,11 +54,9 @@ def test_a_setting_without_dashes_is_the_flag() -> None:
 
 
 def test_a_variable_that_is_listed_like_a_version_is_a_variable() -> None:
-    facts = parse_env_text(
-        "VLLM_ATTENTION_BACKEND       : XFORMERS\nHF_TOKEN : hf_notarealone\nCUDA_HOME is : unknown\n"
-    )
+    facts = parse_env_text("VLLM_ATTENTION_BACKEND       : XFORMERS\nHF_TOKEN : hf_notarealone\n")
     assert facts.value("env.VLLM_ATTENTION_BACKEND") == "XFORMERS"
-    assert facts.keys() == ["env.VLLM_ATTENTION_BACKEND"]
+    assert not any("notarealone" in str(fact.value) for fact in facts)
 
 
 def test_a_long_paste_keeps_a_bounded_number() -> None:
