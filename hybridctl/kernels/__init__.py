@@ -1,0 +1,1 @@
+"""Attention kernels and their reference. Needs torch, which the base installation does not bring."""
