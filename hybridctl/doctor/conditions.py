@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hybridctl.doctor.facts.model import Fact, Facts, Value, spec_of
+from hybridctl.doctor.facts.model import Fact, Facts, Value, shown, spec_of
 from hybridctl.doctor.findings import Evidence
 from hybridctl.versions import VersionSet, parse_condition, parse_version
 
@@ -145,8 +145,7 @@ def _compare(a: float, operator: str, b: float) -> bool:
 
 
 def _evidence(fact: Fact, matcher: Any) -> Evidence:
-    value = ", ".join(fact.value) if isinstance(fact.value, list) else str(fact.value)
-    return Evidence(fact.key, value, _show(matcher), str(fact.origin), fact.origin.quote)
+    return Evidence(fact.key, shown(fact.value), _show(matcher), str(fact.origin), fact.origin.quote)
 
 
 def _show(matcher: Any) -> str:

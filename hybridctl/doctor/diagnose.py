@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from hybridctl.doctor.checks import Context, discover
-from hybridctl.doctor.facts.model import Fact, Facts, Origin
-from hybridctl.doctor.findings import Finding, Outcome, Unknown
+from hybridctl.doctor.facts.model import Fact, Facts, Origin, shown
+from hybridctl.doctor.findings import Evidence, Finding, Outcome, Unknown
 from hybridctl.doctor.knowledge import Knowledge, load
 from hybridctl.doctor.pasted import find_symptoms
 from hybridctl.doctor.ranking import rank
@@ -59,12 +59,22 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
         hits += find_symptoms(inputs.env, knowledge.symptoms)
     findings, undecided = knowledge.judge(facts, hits)
     outcomes = [check.run(Context(facts, log)) for check in discover()]
-    findings += [f for outcome in outcomes for f in outcome.findings]
+    findings += [_with_every_statement(f, facts) for outcome in outcomes for f in outcome.findings]
     if log is not None and not any(_speaks_of_log(f) for f in findings):
         findings += place(log, knowledge)
     unknown += [Unknown(o.check, o.detail) for o in outcomes if o.state == "unknown"]
     unknown += [Unknown(name, ", ".join(dict.fromkeys(missing))) for name, missing in undecided.items()]
     return Diagnosis(facts, rank(findings), outcomes, unknown, log, notes)
+
+
+def _with_every_statement(finding: Finding, facts: Facts) -> Finding:
+    """Quote all places that state what the finding rests on: each of them alone would carry it."""
+    for item in list(finding.evidence):
+        for fact in facts.all(item.fact):
+            again = Evidence(item.fact, shown(fact.value), item.expected, str(fact.origin), fact.origin.quote)
+            if again.value == item.value and again.quote and again not in finding.evidence:
+                finding.evidence.append(again)
+    return finding
 
 
 def gather(

@@ -222,7 +222,8 @@ def test_any_engine_name_is_taken(log: Path) -> None:
 def test_a_crash_that_nobody_knows_is_said_to_be_unknown(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(
-        'Traceback (most recent call last):\n  File "/srv/app/zebra.py", line 3, in graze\n    raise ZebraError(7)\nZebraError: stripes 7 of 9\n'
+        'Traceback (most recent call last):\n  File "/srv/app/zebra.py", line 3, in graze\n'
+        "    raise ZebraError(7)\nZebraError: stripes 7 of 9\n"
     )
     document = json.loads(run("doctor", "--log", str(path), "--json").stdout)
     (finding,) = document["findings"]

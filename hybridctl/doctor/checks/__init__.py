@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hybridctl.doctor.facts.model import Facts
+from hybridctl.doctor.facts.model import Facts, shown
 from hybridctl.doctor.findings import Evidence, Finding, Outcome
 
 
@@ -54,8 +54,7 @@ def evidence(facts: Facts, key: str, expected: str = "") -> Evidence:
     fact = facts.get(key)
     if fact is None:
         raise KeyError(key)
-    value = ", ".join(fact.value) if isinstance(fact.value, list) else str(fact.value)
-    return Evidence(key, value, expected, str(fact.origin), fact.origin.quote)
+    return Evidence(key, shown(fact.value), expected, str(fact.origin), fact.origin.quote)
 
 
 def discover() -> list[Check]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from hybridctl import tables
-from hybridctl.doctor.facts.model import Fact, Facts
+from hybridctl.doctor.facts.model import Fact, Facts, shown
 from hybridctl.doctor.findings import Evidence, Finding, Fix, Severity
 from hybridctl.doctor.phases import is_past
 from hybridctl.versions import VersionSet, parse_condition, parse_version
@@ -51,8 +51,7 @@ class Quantity:
 
 def quote(fact: Fact, expected: str = "") -> Evidence:
     """The fact as evidence."""
-    value = ", ".join(fact.value) if isinstance(fact.value, list) else str(fact.value)
-    return Evidence(fact.key, value, expected, str(fact.origin), fact.origin.quote)
+    return Evidence(fact.key, shown(fact.value), expected, str(fact.origin), fact.origin.quote)
 
 
 def version(facts: Facts, key: str) -> Reading | None:

@@ -1,4 +1,4 @@
-"""Does the engine that is installed know this model? By the versions that the family's recipe names.
+"""Does the engine that is installed know this model? By the versions that the family's recipe names, else by the tables of releases.
 
 Has the vLLM release the class (not yet, or not any more), and has transformers the model type where the engine takes its
 configuration from there? Between the last release looked at without it and the first with it, nothing is known.
@@ -6,21 +6,27 @@ configuration from there? Between the last release looked at without it and the 
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from packaging.version import Version
 
 from hybridctl import tables
+from hybridctl.architectures import backend_takes
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._reading import Reading
+from hybridctl.doctor.checks._registry import (
+    CLASS_ENDS,
+    ON_TRANSFORMERS,
+    READING_ENDS,
+    TYPE_ENDS,
+    judge_class,
+    judge_type,
+    judged_vllm,
+    stated_classes,
+    transformers_of,
+)
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Finding, Fix, Outcome
 from hybridctl.model.families import Architecture, Family, family, family_of_architecture, family_of_type
-
-# Engines that ask transformers for the configuration and have no class of their own.
-_ON_TRANSFORMERS = {"transformers", "llamafactory", "llama-factory", "swift", "ms-swift", "trl", "peft"}
-_OFFICIAL_IMAGE = "*vllm/vllm-openai:v[0-9]*"
 
 
 def _family(facts: Facts) -> tuple[Family, Fact, tuple[Architecture, ...]] | None:
@@ -65,18 +71,15 @@ def _every(answers: list[bool | None]) -> bool | None:
 
 
 def _class(facts: Facts, known: Family, named: Fact, rows: tuple[Architecture, ...]) -> Finding | bool | None:
-    vllm = read.version(facts, "pkg.vllm")
-    if read.engine(facts) not in (None, "vllm") or not rows:
+    vllm = judged_vllm(facts)
+    if vllm is None or not rows:
         return None
-    if vllm is None or read.flag(facts, "model-impl"):
-        return None
-    image = facts.get("command.image")
-    if image and not fnmatchcase(str(image.value).lower(), _OFFICIAL_IMAGE):
-        return None  # images made for a model carry its class before the release does
     lacks = _every([_lacks(vllm, row) for row in rows])
     dropped = _every([_dropped(vllm, row) for row in rows])
     if not lacks and not dropped:
         return True if lacks is False and dropped is False else None
+    if any(backend_takes(row.name, vllm.versions, transformers_of(facts)) is not False for row in rows):
+        return None
     first = min((row.first_vllm for row in rows if row.first_vllm), key=Version, default="")
     last = max((row.last_vllm for row in rows if row.last_vllm), key=Version, default="")
     newest = tables.releases()[-1].version
@@ -102,24 +105,8 @@ def _class(facts: Facts, known: Family, named: Fact, rows: tuple[Architecture, .
         [fix],
         known.source,
         "measured",
-        explains=_CLASS_ENDS,
+        explains=CLASS_ENDS,
     )
-
-
-_CLASS_ENDS = [
-    "any-arch-unknown-vllm",
-    "arch-removed",
-    "hybrid-arch-removed-by-version",
-    "qwen35-arch-unknown-old-vllm",
-    "qwen35-text-only-causallm",
-    "qwen4exp-arch-unknown-old-vllm",
-]
-_TYPE_ENDS = [
-    "any-model-type-unknown",
-    "qwen35-model-type-unknown-transformers4",
-    "qwen3next-model-type-unknown-transformers",
-    "qwen4exp-model-type-unknown-transformers",
-]
 
 
 def _asks_transformers(facts: Facts, known: Family) -> tuple[bool | None, Reading | None]:
@@ -127,7 +114,7 @@ def _asks_transformers(facts: Facts, known: Family) -> tuple[bool | None, Readin
     if read.flag(facts, "trust-remote-code") or facts.has("config.auto_map"):
         return None, None  # the checkpoint may bring its own class
     engine = read.engine(facts)
-    if engine in _ON_TRANSFORMERS:
+    if engine in ON_TRANSFORMERS:
         return True, None
     vllm = read.version(facts, "pkg.vllm")
     if engine not in (None, "vllm") or vllm is None or not known.own_config_vllm:
@@ -153,28 +140,39 @@ def _type(facts: Facts, known: Family, named: Fact) -> Finding | bool | None:
         "error",
         f"The model type came with transformers {first} (absent in {known.absent_transformers})"
         + (", and this vLLM has no configuration class of its own for it." if because else ".")
-        + " Reading the configuration ends in 'model type … but Transformers does not recognize this architecture' or a KeyError.",
+        + f" {READING_ENDS}",
         [transformers.evidence(f">={first}"), read.quote(named), *([because.evidence()] if because else [])],
         [Fix(f"Upgrade transformers to {first} or newer.", f"uv pip install -U 'transformers>={first}'")],
         known.source,
         "measured",
-        explains=_TYPE_ENDS,
+        explains=TYPE_ENDS,
     )
+
+
+def _by_recipe(facts: Facts) -> tuple[str, Finding | bool | None, Finding | bool | None]:
+    """What is judged, and what the family's recipe says of class and type."""
+    found = _family(facts)
+    if found is None:
+        return "", None, None
+    known, named, rows = found
+    return known.title, _class(facts, known, named, rows), _type(facts, known, named)
 
 
 def run(context: Context) -> Outcome:
     facts = context.facts
-    found = _family(facts)
-    if found is None:
-        return CHECK.unknown("a model whose family is known")
+    title, by_class, by_type = _by_recipe(facts)
+    if not title and stated_classes(facts) is None and facts.get("model.type") is None:
+        return CHECK.unknown("a model whose family is known, or its config.json")
     if read.past(facts, "config"):
         return CHECK.not_applicable("the log shows that the model's class was found")
-    known, named, rows = found
-    results = [_class(facts, known, named, rows), _type(facts, known, named)]
+    results = [
+        judge_class(facts) if by_class is None else by_class,
+        judge_type(facts) if by_type is None else by_type,
+    ]
     if findings := [r for r in results if isinstance(r, Finding)]:
         return CHECK.found(*findings)
     if True in results:
-        return CHECK.ok(f"{known.title} is known to what is installed")
+        return CHECK.ok(f"{title or 'the model'} is known to what is installed")
     return CHECK.unknown("one release in pkg.vllm, or pkg.transformers")
 
 

@@ -42,6 +42,11 @@ class Fact:
     origin: Origin
 
 
+def shown(value: Value) -> str:
+    """A value as evidence shows it."""
+    return ", ".join(value) if isinstance(value, list) else str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class KeySpec:
     kind: Kind

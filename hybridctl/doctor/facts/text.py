@@ -63,12 +63,12 @@ def _that_count(statements: Iterable[Statement]) -> list[Statement]:
     ordered = sorted(statements, key=lambda s: (s.rank, s.line))
     best: dict[str, int] = {}
     kept: list[Statement] = []
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for s in ordered:
         if s.rank > best.setdefault(s.key, s.rank) >= STATED:
             continue
-        if (s.key, repr(s.value)) in seen:
+        if (s.key, repr(s.value), s.quote) in seen:
             continue
-        seen.add((s.key, repr(s.value)))
+        seen.add((s.key, repr(s.value), s.quote))
         kept.append(s)
     return kept

@@ -49,7 +49,7 @@ class TestFlags:
     @pytest.mark.parametrize(
         ("flag", "word"),
         [
-            ("--hybrid-enabled", "hybridctl"),
+            ("--hybrid-enabled", "hybrid dispatcher"),
             ("--mem-fraction-static 0.9", "SGLang"),
             ("--tp-size 2", "SGLang"),
             ("--tp 2", "SGLang"),

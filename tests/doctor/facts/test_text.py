@@ -23,7 +23,10 @@ def read(path: Path) -> str:
 def as_table(facts: Facts) -> dict[str, object]:
     table: dict[str, object] = {}
     for key in dict.fromkeys(fact.key for fact in facts):
-        values = [fact.value for fact in facts.all(key)]
+        values = []
+        for fact in facts.all(key):  # a value that is stated in several places is told once
+            if fact.value not in values:
+                values.append(fact.value)
         table[key] = values[0] if len(values) == 1 else {"all": values}
     return table
 
