@@ -17,13 +17,13 @@ def check_version(text: str) -> None:
     """Raise :class:`VersionError` unless ``text`` (``vllm.__version__``) lies in >=0.30,<0.34."""
     version = Version(text)
     release = Version(version.base_version)
-    if LOWEST <= release and version < BELOW:
+    if release >= LOWEST and version < BELOW:
         return
     window = "the hybridctl plugin works with vLLM >=0.30,<0.34"
     if release < Version("0.11"):
-        why = "it has the old engine, without the registries that the plugin needs"
+        why = "its old engine has none of the registries that the plugin needs"
     elif release < LOWEST:
-        why = "its attention backends still shape the K/V cache themselves, and custom cache specs don't fit it"
+        why = "its interfaces of attention backends and cache specs are those from before 0.30"
     else:
         why = "it is newer than what the plugin was tested with"
     raise VersionError(f"vLLM {text}: {why}; {window}", "serve with --no-hybrid, or install a vLLM in the window")

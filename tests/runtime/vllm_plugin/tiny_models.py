@@ -47,18 +47,21 @@ def make_model(
 
     folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder)
-    extra = {"use_sliding_window": False} if family.startswith("qwen") else {}
+    extra: dict[str, Any] = {"use_sliding_window": False} if family.startswith("qwen") else {}
     if family == "mistral":
         extra = {"sliding_window": None}
+    if family == "qwen2":  # has no head size of its own
+        hidden = heads * head_size
+    else:
+        hidden, extra["head_dim"] = 128, head_size
     config = AutoConfig.for_model(
         family,
         vocab_size=VOCABULARY,
-        hidden_size=128,
+        hidden_size=hidden,
         intermediate_size=256,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=groups,
-        head_dim=head_size,
         max_position_embeddings=context,
         tie_word_embeddings=False,
         bos_token_id=None,
@@ -68,6 +71,9 @@ def make_model(
     )
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):  # made as zeros, which would hide a bias that is lost
+            parameter.data.normal_(std=scale)
     if used_values is not None:
         for layer in model.model.layers:
             rows = layer.self_attn.v_proj.weight.data.view(groups, head_size, -1)

@@ -1,0 +1,61 @@
+"""Projections of a checkpoint and names with the article's prefix."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hybridctl.runtime.vllm_plugin.weights import OperatorWeights, WeightError, rename
+
+PACKED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
+NAME = "model.layers.0.self_attn."
+
+
+class Model(torch.nn.Module):
+    packed_modules_mapping = PACKED
+
+    def __init__(self, groups: int | None = 2) -> None:
+        super().__init__()
+        self.model = torch.nn.Module()
+        self.model.layers = torch.nn.ModuleList([torch.nn.Module()])
+        block = self.model.layers[0].self_attn = torch.nn.Module()
+        block.qkv_proj = torch.nn.Linear(4, 12, bias=False)
+        if groups:
+            block.linear_proj = torch.nn.Module()
+            block.linear_proj.weight = torch.nn.Parameter(torch.full((groups, 3, 4), float("nan")))
+
+
+def test_the_groups_of_a_rank_are_taken() -> None:
+    model, full = Model(), torch.arange(48.0).view(4, 3, 4)
+    own = OperatorWeights(model, (1, 3))
+    rest = list(own.take([(NAME + "linear_proj.weight", full), (NAME + "q_proj.weight", torch.zeros(1))]))
+    own.check()
+    assert [name for name, _ in rest] == [NAME + "q_proj.weight"]
+    assert torch.equal(model.model.layers[0].self_attn.linear_proj.weight, full[[1, 3]])
+
+
+def test_missing_extra_and_misshapen_projections_are_errors() -> None:
+    own = OperatorWeights(Model(), (0, 1))
+    list(own.take([]))
+    with pytest.raises(WeightError, match=r"no model\.layers\.0\.self_attn\.linear_proj\.weight"):
+        own.check()
+    with pytest.raises(WeightError, match="asks for no projection"):
+        list(OperatorWeights(Model(None), (0, 1)).take([(NAME + "linear_proj.weight", torch.zeros(2, 3, 4))]))
+    for shape in ((2, 4, 3), (3, 4), (1, 3, 4)):
+        with pytest.raises(WeightError, match="has shape"):
+            list(OperatorWeights(Model(), (0, 1)).take([(NAME + "linear_proj.weight", torch.zeros(shape))]))
+
+
+def test_the_prefix_goes_only_where_the_model_has_the_plain_name() -> None:
+    targets = frozenset({NAME + "qkv_proj.weight", "model.linear_attn.in_proj.weight", "model.norm.weight"})
+    assert rename(NAME + "linear_q_proj.weight", targets, PACKED) == NAME + "q_proj.weight"
+    assert rename("model.linear_norm.weight", targets, PACKED) == "model.norm.weight"
+    for same in ("model.linear_attn.in_proj.weight", NAME + "linear_proj.weight", NAME + "linear_z.weight", "x.linear_b"):
+        assert rename(same, targets, PACKED) == same
+
+
+def test_a_tensor_under_both_names_is_an_error() -> None:
+    twice = [(NAME + "q_proj.weight", torch.zeros(1)), (NAME + "linear_q_proj.weight", torch.zeros(1))]
+    with pytest.raises(WeightError, match="twice"):
+        list(OperatorWeights(Model(None), (0,)).take(twice))
