@@ -64,11 +64,12 @@ class _Table:
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    raw = _read("vllm_flags.toml")
+    raw = read_table("vllm_flags.toml")
     return _Table(tuple(raw["checked"]), frozenset(raw["switches"]), raw["short"], raw["flags"])
 
 
-def _read(name: str) -> dict[str, Any]:
+def read_table(name: str) -> dict[str, Any]:
+    """A table of ``recipes/tables`` by its file name."""
     return read_toml(recipes_dir() / "tables" / name)
 
 
@@ -129,7 +130,7 @@ def modules() -> Mapping[str, Module]:
             row.get("note", ""),
             tuple(row["source"]),
         )
-        for name, row in _read("vllm_modules.toml")["module"].items()
+        for name, row in read_table("vllm_modules.toml")["module"].items()
     }
 
 
@@ -145,4 +146,4 @@ class Hint:
 @lru_cache(maxsize=1)
 def hints() -> Mapping[str, Hint]:
     """Hints by the flag that vLLM does not take."""
-    return {name: Hint(**row) for name, row in _read("vllm_flag_hints.toml")["flag"].items()}
+    return {name: Hint(**row) for name, row in read_table("vllm_flag_hints.toml")["flag"].items()}

@@ -1,4 +1,4 @@
-"""Does the engine that is installed know this model? By the versions that the family's recipe names, else by the tables of releases.
+"""Does the engine that is installed know this model? By the versions that the family's recipe names, else by the tables.
 
 Has the vLLM release the class (not yet, or not any more), and has transformers the model type where the engine takes its
 configuration from there? Between the last release looked at without it and the first with it, nothing is known.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from packaging.version import Version
 
 from hybridctl import tables
-from hybridctl.architectures import backend_takes
+from hybridctl.architectures import backend_takes, registered
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._reading import Reading
@@ -155,6 +155,10 @@ def _by_recipe(facts: Facts) -> tuple[str, Finding | bool | None, Finding | bool
     if found is None:
         return "", None, None
     known, named, rows = found
+    # A class that the recipe does not name, beside a type that it does, is another head on the same body.
+    classes = stated_classes(facts) if named.key != "model.architecture" else None
+    if classes and isinstance(classes.value, list) and any(registered(name) for name in classes.value):
+        return known.title, None, _type(facts, known, named)
     return known.title, _class(facts, known, named, rows), _type(facts, known, named)
 
 
