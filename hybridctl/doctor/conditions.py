@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
 from hybridctl.doctor.facts.model import Fact, Facts, Value, shown, spec_of
 from hybridctl.doctor.findings import Evidence
+from hybridctl.globs import glob
 from hybridctl.versions import VersionSet, parse_condition, parse_version
 
 _NUMBER = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*$")
@@ -119,7 +119,7 @@ def matches(key: str, value: Value, matcher: Any) -> bool | None:
     if m := _NUMBER.match(str(matcher)):
         number = _number(value)
         return None if number is None else _compare(number, m[1], float(m[2]))
-    return fnmatchcase(str(value).lower(), str(matcher).lower())
+    return glob(str(value).lower(), str(matcher).lower())
 
 
 def _condition(text: str) -> VersionSet:

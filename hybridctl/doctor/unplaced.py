@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hybridctl.data import recipes_dir
 from hybridctl.doctor.findings import Evidence, Finding, Fix
 from hybridctl.doctor.knowledge import LINE, Knowledge, read_toml
 from hybridctl.doctor.search import nearest
+from hybridctl.globs import glob
 
 if TYPE_CHECKING:
     from hybridctl.doctor.logreader.records import LogError
@@ -71,7 +71,7 @@ def _site(error: LogError) -> dict[str, str] | None:
     for frame in reversed(list(_FRAME.finditer(error.text))):
         path = frame["path"].replace("\\", "/")
         for row in rows:
-            if fnmatchcase(path, row["path"]) and fnmatchcase(frame["function"] or "", row.get("function", "*")):
+            if glob(path, row["path"]) and glob(frame["function"] or "", row.get("function", "*")):
                 return {
                     **row,
                     "frame": path.rsplit("/", 1)[-1] + (f", {frame['function']}" if frame["function"] else ""),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
+from hybridctl.globs import glob
 from hybridctl.model.families import Family, Variant, load_families
 from hybridctl.model.quant import from_name
 
@@ -80,4 +80,4 @@ def _variant(family: Family, part: str) -> Variant | None:
 
 def _score(patterns: tuple[str, ...], part: str) -> int:
     """Number of literal characters of the longest pattern that fits, plus one; 0 when none fits."""
-    return max((1 + len(re.sub(r"\[[^\]]*\]|[*?]", "", p)) for p in patterns if fnmatchcase(part, p)), default=0)
+    return max((1 + len(re.sub(r"\[[^\]]*\]|[*?]", "", p)) for p in patterns if glob(part, p)), default=0)

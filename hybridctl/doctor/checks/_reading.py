@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from hybridctl import tables
 from hybridctl.doctor.facts.model import Fact, Facts, shown
 from hybridctl.doctor.findings import Evidence, Finding, Fix, Severity
 from hybridctl.doctor.phases import is_past
+from hybridctl.globs import glob
 from hybridctl.versions import VersionSet, parse_condition, parse_version
 
 
@@ -219,7 +219,7 @@ def matching(facts: Facts, key: str, *patterns: str) -> tuple[bool | None, Fact 
     if fact is None:
         return None, None
     values = fact.value if isinstance(fact.value, list) else [str(fact.value)]
-    return any(fnmatchcase(v.lower(), p.lower()) for v in values for p in patterns), fact
+    return any(glob(v.lower(), p.lower()) for v in values for p in patterns), fact
 
 
 def is_architecture(facts: Facts, *patterns: str) -> tuple[bool | None, Fact | None]:

@@ -6,13 +6,12 @@ class of the same stem, not code that ``auto_map`` names, not a plugin that can 
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from hybridctl import architectures as data
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._reading import Reading
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Finding, Fix
+from hybridctl.globs import glob
 from hybridctl.versions import VersionSet
 
 ON_TRANSFORMERS = {"transformers", "llamafactory", "llama-factory", "swift", "ms-swift", "trl", "peft"}
@@ -46,7 +45,7 @@ def judged_vllm(facts: Facts) -> Reading | None:
     if read.engine(facts) not in (None, "vllm") or read.flag(facts, "model-impl"):
         return None
     image = facts.get("command.image")
-    if image and not fnmatchcase(str(image.value).lower(), _OFFICIAL_IMAGE):
+    if image and not glob(str(image.value).lower(), _OFFICIAL_IMAGE):
         return None  # images made for a model carry its class before the release does
     return read.version(facts, "pkg.vllm")
 

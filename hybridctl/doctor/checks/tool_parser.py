@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Any
 
 from hybridctl.data import read_toml, recipes_dir
@@ -14,7 +13,7 @@ from hybridctl.doctor.findings import Fix, Outcome
 def _row(name: str, table: dict[str, Any]) -> dict[str, Any] | None:
     plain = name.lower().replace("_", "-")
     rows: list[dict[str, Any]] = table["row"]
-    return next((row for row in rows if any(fnmatchcase(plain, glob) for glob in row["names"])), None)
+    return next((row for row in rows if any(glob(plain, name) for name in row["names"])), None)
 
 
 def run(context: Context) -> Outcome:
