@@ -70,7 +70,7 @@ def _places(starts: Tensor, counts: Tensor) -> Tensor:
     return torch.repeat_interleave(starts - ends + counts, counts) + torch.arange(int(ends[-1]) if len(ends) else 0)
 
 
-class RoutedCPUBuilder(CPUAttentionMetadataBuilder):  # type: ignore[misc]
+class RoutedCPUBuilder(CPUAttentionMetadataBuilder):
     """Adds ``hybrid``, a :class:`Step`, to vLLM's metadata."""
 
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: Any) -> None:
@@ -143,10 +143,12 @@ class RoutedCPUBuilder(CPUAttentionMetadataBuilder):  # type: ignore[misc]
             step.fresh = table[fresh, last[fresh]].long()
 
 
-class RoutedCPUImpl(CPUAttentionBackendImpl):  # type: ignore[misc]
+class RoutedCPUImpl(CPUAttentionBackendImpl):
     """CPU attention for flash runs, the layer's linear state for the others."""
 
-    def do_kv_cache_update(self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> None:
+    def do_kv_cache_update(
+        self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor
+    ) -> None:
         step = _step(layer)
         if step is not None:
             if step.fresh is not None:
@@ -179,7 +181,9 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):  # type: ignore[misc]
         if work.flash is not None:
             COUNTERS.add("flash", work.plan.flash.tokens)
             if work.flash_at is None:
-                super().forward(layer, query, key, value, kv_cache, work.flash, output, output_scale, output_block_scale)
+                super().forward(
+                    layer, query, key, value, kv_cache, work.flash, output, output_scale, output_block_scale
+                )
             else:
                 part = torch.empty_like(output[: len(work.flash_at)])
                 super().forward(layer, query[work.flash_at], None, None, kv_cache, work.flash, part)
@@ -238,10 +242,10 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):  # type: ignore[misc]
 def _step(layer: Any) -> Step | None:
     """The step's plan for a layer; None where vLLM runs without metadata (warm-up)."""
     metadata = get_forward_context().attn_metadata
-    return metadata[layer.layer_name].hybrid if isinstance(metadata, dict) else None  # type: ignore[no-any-return]
+    return metadata[layer.layer_name].hybrid if isinstance(metadata, dict) else None
 
 
-class RoutedCPUBackend(CPUAttentionBackend):  # type: ignore[misc]
+class RoutedCPUBackend(CPUAttentionBackend):
     """Keeps the name of CPU_ATTN, which vLLM looks up among its own."""
 
     @staticmethod

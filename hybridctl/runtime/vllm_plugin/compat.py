@@ -92,14 +92,26 @@ FIELDS: tuple[tuple[str, str], ...] = (
     *(("vllm.config:VllmConfig", f) for f in ("speculative_config", "kv_transfer_config", "compilation_config")),
     *(("vllm.config:VllmConfig", f) for f in ("model_config", "cache_config", "parallel_config")),
     *(("vllm.config:CompilationConfig", f) for f in ("static_forward_context",)),
-    *(("vllm.config:CacheConfig", f) for f in ("cache_dtype", "mamba_cache_mode", "kv_sharing_fast_prefill", "block_size")),
-    *(("vllm.config:ParallelConfig", f) for f in ("tensor_parallel_size", "pipeline_parallel_size", "rank", "enable_dbo")),
+    *(
+        ("vllm.config:CacheConfig", f)
+        for f in ("cache_dtype", "mamba_cache_mode", "kv_sharing_fast_prefill", "block_size")
+    ),
+    *(
+        ("vllm.config:ParallelConfig", f)
+        for f in ("tensor_parallel_size", "pipeline_parallel_size", "rank", "enable_dbo")
+    ),
     *(
         ("vllm.config:ParallelConfig", f)
         for f in ("decode_context_parallel_size", "prefill_context_parallel_size", "use_ubatching")
     ),
-    *(("vllm.config:ModelConfig", f) for f in ("hf_config", "hf_text_config", "max_model_len", "model", "architecture")),
-    *(("vllm.config:ModelConfig", f) for f in ("get_head_size", "get_total_num_kv_heads", "get_num_kv_heads", "is_hybrid")),
+    *(
+        ("vllm.config:ModelConfig", f)
+        for f in ("hf_config", "hf_text_config", "max_model_len", "model", "architecture")
+    ),
+    *(
+        ("vllm.config:ModelConfig", f)
+        for f in ("get_head_size", "get_total_num_kv_heads", "get_num_kv_heads", "is_hybrid")
+    ),
 )
 
 

@@ -69,7 +69,7 @@ class RoutedKVManager(SingleTypeKVCacheManager):
         """
         if num_computed_tokens <= self.kv_cache_spec.pages_end:
             return 0
-        return self.paged_blocks * self.block_size
+        return int(self.paged_blocks * self.block_size)
 
     @classmethod
     def find_longest_cache_hit(

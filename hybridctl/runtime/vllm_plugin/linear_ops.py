@@ -1,7 +1,7 @@
 """Linear attention over states, in torch, without a loop over tokens.
 
 Sizes: T tokens, H query heads, H_k groups, g = H / H_k, head size D, features F, values D_v. States: S [slots, H_k, F, D_v] and
-z [slots, H_k, F], float32. The arithmetic is float32 whatever the inputs are. ``naive.py`` in hybridctl.kernels defines the results.
+z [slots, H_k, F], float32. The arithmetic is float32 whatever the inputs are. ``naive.py`` in hybridctl.kernels defines results.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def cut(runs: list[tuple[int, int, int]], longest_piece: int = 128) -> Chunks:
     """Cut runs (row, q0, q1) into pieces of one length: a power of two up to ``longest_piece``, no longer than needed."""
     longest = max(q1 - q0 for _, q0, q1 in runs)
     size = min(longest_piece, 1 << (longest - 1).bit_length())
-    starts, ends, spans, count = [], [], [], 0
+    starts: list[int] = []
+    ends: list[int] = []
+    spans: list[tuple[int, int]] = []
+    count = 0
     for _, q0, q1 in runs:
         pieces = range(q0, q1, size)
         starts += pieces

@@ -33,7 +33,7 @@ class _Routed:
         super().__init__(vllm_config=vllm_config, prefix=prefix)  # type: ignore[call-arg]
         rank = get_tensor_model_parallel_rank()
         self._dispatcher = make_dispatcher(vllm_config, rank)
-        routed = wrap(self, vllm_config, self._dispatcher)  # type: ignore[arg-type]
+        routed = wrap(self, vllm_config, self._dispatcher)
         COUNTERS.publish = rank == 0
         if rank == 0:
             for line in self._dispatcher.banner():
@@ -41,7 +41,7 @@ class _Routed:
         _prove(vllm_config, self._dispatcher, routed, rank)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any:
-        own = OperatorWeights(self, self._dispatcher.groups)  # type: ignore[arg-type]
+        own = OperatorWeights(self, self._dispatcher.groups)
         loaded = super().load_weights(own.take(weights))  # type: ignore[misc]
         own.check()
         if own.renamed:
@@ -109,8 +109,14 @@ def routed_class(name: str) -> type[Any]:
     if base is None or not name.startswith(PREFIX):
         raise AttributeError(f"no routed class for {name}: vLLM has no architecture {base_name}")
     if getattr(base, "is_hybrid", False) or getattr(base, "has_inner_state", False):
-        raise RefusedError(f"{base_name} is a hybrid already: vLLM serves it as it is", f"put {base_name} back in config.json")
-    return type(name, (_Routed, base, HasInnerState, IsHybrid), {"__module__": __name__, "__doc__": f"{base_name} with routed attention."})
+        raise RefusedError(
+            f"{base_name} is a hybrid already: vLLM serves it as it is", f"put {base_name} back in config.json"
+        )
+    return type(
+        name,
+        (_Routed, base, HasInnerState, IsHybrid),
+        {"__module__": __name__, "__doc__": f"{base_name} with routed attention."},
+    )
 
 
 def __getattr__(name: str) -> Any:

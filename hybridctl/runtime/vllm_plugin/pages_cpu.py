@@ -34,7 +34,9 @@ def _probe(isa: str, dtype: torch.dtype, block: int, head_size: int, which: int)
         place += halves[which].reshape(-1).float().round().long() * weight
         weight *= 256
     if not torch.equal(place.sort().values, torch.arange(count)):
-        raise RuntimeError(f"pages of CPU attention ({isa}, {dtype}, block {block}, head {head_size}) can't be unpacked")
+        raise RuntimeError(
+            f"pages of CPU attention ({isa}, {dtype}, block {block}, head {head_size}) can't be unpacked"
+        )
     index = torch.empty_like(place)
     index[place] = torch.arange(count)
     return index

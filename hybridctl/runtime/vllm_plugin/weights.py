@@ -34,7 +34,9 @@ def _known(name: str, targets: frozenset[str], packed: Mapping[str, list[str]]) 
     if name in targets:
         return True
     parts = name.split(".")
-    fused = (".".join([*parts[:-2], f, parts[-1]]) for f, members in packed.items() if parts[-2:-1] and parts[-2] in members)
+    fused = (
+        ".".join([*parts[:-2], f, parts[-1]]) for f, members in packed.items() if parts[-2:-1] and parts[-2] in members
+    )
     return any(f in targets for f in fused)
 
 
@@ -72,11 +74,15 @@ class OperatorWeights:
     def _load(self, name: str, tensor: torch.Tensor) -> None:
         target = self.wanted.get(name)
         if target is None:
-            raise WeightError(f"{name} is in the checkpoint, but hybrid_config.linear_feature_size asks for no projection there")
+            raise WeightError(
+                f"{name} is in the checkpoint, but hybrid_config.linear_feature_size asks for no projection there"
+            )
         part = tensor[list(self.groups)] if tensor.dim() == 3 and max(self.groups) < tensor.shape[0] else tensor
         if part.shape != target.shape:
             want = "×".join(map(str, target.shape))
-            raise WeightError(f"{name} has shape {list(tensor.shape)}; this rank needs {want} of KV groups {list(self.groups)}")
+            raise WeightError(
+                f"{name} has shape {list(tensor.shape)}; this rank needs {want} of KV groups {list(self.groups)}"
+            )
         target.data.copy_(part)
         self.loaded.add(name)
 
@@ -85,4 +91,6 @@ class OperatorWeights:
         missing = sorted(set(self.wanted) - self.loaded)
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise WeightError(f"the checkpoint has no {missing[0]}{more}, which hybrid_config.linear_feature_size asks for")
+            raise WeightError(
+                f"the checkpoint has no {missing[0]}{more}, which hybrid_config.linear_feature_size asks for"
+            )

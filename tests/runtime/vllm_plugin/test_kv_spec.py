@@ -23,14 +23,27 @@ BLOCK = 32
 
 def spec(pages_end: int = 100, **other: Any) -> RoutedKVSpec:
     return RoutedKVSpec(
-        **{"block_size": BLOCK, "num_kv_heads": 2, "head_size": 64, "dtype": torch.float32, "pages_end": pages_end, **other}
+        **{
+            "block_size": BLOCK,
+            "num_kv_heads": 2,
+            "head_size": 64,
+            "dtype": torch.float32,
+            "pages_end": pages_end,
+            **other,
+        }
     )
 
 
 def manager(pages_end: int = 100, blocks: int = 50) -> Any:
     pool = BlockPool(blocks, True, BLOCK)
     return get_manager_for_kv_cache_spec(
-        spec(pages_end), 512, 2048, block_pool=pool, enable_caching=True, kv_cache_group_id=0, scheduler_block_size=BLOCK
+        spec(pages_end),
+        512,
+        2048,
+        block_pool=pool,
+        enable_caching=True,
+        kv_cache_group_id=0,
+        scheduler_block_size=BLOCK,
     )
 
 

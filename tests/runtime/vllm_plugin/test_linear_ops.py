@@ -38,7 +38,9 @@ def test_runs_of_any_length_continue_from_their_states(projected: bool) -> None:
         state[slots[i]], norm[slots[i]] = linear_ops.absorb(old_k, old_v, w)
         new = slice(at, at + n)
         keys, values = torch.cat([old_k, k[new]]), torch.cat([old_v, v[new]])
-        expected.append((naive.linear(q[new], keys, values, w), naive.absorb(naive.LinearState.zeros(G, size, V), keys, values, w)))
+        expected.append(
+            (naive.linear(q[new], keys, values, w), naive.absorb(naive.LinearState.zeros(G, size, V), keys, values, w))
+        )
         runs.append((i, at, at + n))
         at += n
     chunks = linear_ops.cut(runs)

@@ -120,9 +120,7 @@ def test_preempted_and_resumed(tiny: Make, reference: Make) -> None:
 @pytest.mark.parametrize("caching", [False, True])
 def test_preempted_with_aborts(tiny: Make, reference: Make, caching: bool) -> None:
     model = tiny("qwen3", at(128))
-    with engine(
-        model, num_gpu_blocks_override=12, max_num_batched_tokens=128, enable_prefix_caching=caching
-    ) as vllm:
+    with engine(model, num_gpu_blocks_override=12, max_num_batched_tokens=128, enable_prefix_caching=caching) as vllm:
         counts = count_preemptions(vllm)
         answers = with_aborts(vllm, prompts_of((60, 50, 140, 40, 62, 64, 127), 5), 40, {1, 4})
         assert sum(counts) > 0
@@ -171,7 +169,11 @@ def test_some_layers_take_part(tiny: Make, reference: Make) -> None:
     kinds = ["hybrid_attention", "full_attention", "hybrid_attention", "full_attention"]
     model = tiny("qwen3", {**ROUTED, "routing_strategy": "layer_types", "layer_types": kinds}, layers=4)
     with engine(model) as vllm:
-        assert {type(g.kv_cache_spec).__name__ for g in vllm.groups} == {"FullAttentionSpec", "RoutedKVSpec", "MambaSpec"}
+        assert {type(g.kv_cache_spec).__name__ for g in vllm.groups} == {
+            "FullAttentionSpec",
+            "RoutedKVSpec",
+            "MambaSpec",
+        }
         assert_same(vllm.generate(prompts_of(LENGTHS), 24), reference(model))
 
 

@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from hybridctl.errors import HybridctlError
 from vllm_harness import engine, prompts_of
+
+from hybridctl.errors import HybridctlError
 
 pytestmark = pytest.mark.vllm
 Make = Callable[..., Path]
@@ -62,7 +63,10 @@ def test_routing_that_is_not_served(tiny: Make, hybrid_config: dict[str, Any] | 
     ("settings", "line"),
     [
         ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype fp8"),
-        ({"speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 3}}, "speculative"),
+        (
+            {"speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 3}},
+            "speculative",
+        ),
         ({"pipeline_parallel_size": 2, "distributed_executor_backend": "mp"}, "pipeline parallelism (2 stages)"),
         ({"kv_transfer_config": {"kv_connector": "ExampleConnector", "kv_role": "kv_both"}}, "K/V connectors"),
     ],
@@ -76,8 +80,9 @@ def test_engine_settings_that_are_not_served(tiny: Make, settings: dict[str, Any
 def test_layers_that_cannot_be_wrapped() -> None:
     from types import SimpleNamespace
 
-    from hybridctl.runtime.vllm_plugin.layers import unwrappable
     from vllm.model_executor.layers.attention import Attention
+
+    from hybridctl.runtime.vllm_plugin.layers import unwrappable
 
     plain: dict[str, Any] = {
         "sliding_window": None, "has_sink": False, "attn_type": "decoder", "kv_sharing_target_layer_name": None,
@@ -101,8 +106,9 @@ def test_layers_that_cannot_be_wrapped() -> None:
 
 
 def test_without_the_switch_the_architecture_does_not_exist(tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hybridctl.runtime.vllm_plugin import plugin
     from vllm.model_executor.models import ModelRegistry
+
+    from hybridctl.runtime.vllm_plugin import plugin
 
     for name in [n for n in ModelRegistry.models if n.startswith(plugin.PREFIX)]:
         monkeypatch.delitem(ModelRegistry.models, name)

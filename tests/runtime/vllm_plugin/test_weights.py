@@ -51,7 +51,12 @@ def test_the_prefix_goes_only_where_the_model_has_the_plain_name() -> None:
     targets = frozenset({NAME + "qkv_proj.weight", "model.linear_attn.in_proj.weight", "model.norm.weight"})
     assert rename(NAME + "linear_q_proj.weight", targets, PACKED) == NAME + "q_proj.weight"
     assert rename("model.linear_norm.weight", targets, PACKED) == "model.norm.weight"
-    for same in ("model.linear_attn.in_proj.weight", NAME + "linear_proj.weight", NAME + "linear_z.weight", "x.linear_b"):
+    for same in (
+        "model.linear_attn.in_proj.weight",
+        NAME + "linear_proj.weight",
+        NAME + "linear_z.weight",
+        "x.linear_b",
+    ):
         assert rename(same, targets, PACKED) == same
 
 
