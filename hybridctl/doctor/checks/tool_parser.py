@@ -8,6 +8,7 @@ from hybridctl.data import read_toml, recipes_dir
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.findings import Fix, Outcome
+from hybridctl.globs import glob
 
 
 def _row(name: str, table: dict[str, Any]) -> dict[str, Any] | None:
