@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from vllm_harness import Answer, Engine, answer, assert_same, difference, engine, prompts_of
+from vllm_harness import TOLERANCE, Answer, Engine, answer, assert_same, difference, engine, prompts_of
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 Make = Callable[..., Any]
@@ -27,15 +28,25 @@ def test_mixed_batch_and_power_of_the_check(tiny: Make, reference: Make) -> None
     model = tiny("qwen3", ROUTED)
     with engine(model) as vllm:
         answers = vllm.generate(prompts_of(LENGTHS), 60)
-        alone = [vllm.generate([a.prompt], 60)[0] for a in answers[::3]]
     found = assert_same(answers, reference(model))
     assert found.tokens >= 600
     assert found.distinct >= 100
     for other in ({}, at(T - 16), at(T + 16)):
         assert difference(answers, reference(model, other)).argmax >= 60, other
-    for got, single in zip(answers[::3], alone, strict=True):
-        assert got.tokens == single.tokens
-        assert max(abs(a - b) for a, b in zip(got.logprobs, single.logprobs, strict=True)) <= 1e-4
+
+
+def test_an_answer_does_not_depend_on_its_neighbours(tiny: Make) -> None:
+    rnd = random.Random(3)
+    with engine(tiny("qwen3", ROUTED), max_num_batched_tokens=96, max_num_seqs=6, enable_prefix_caching=True) as vllm:
+        for length in (40, 63, 64, 90, 200):
+            mine = prompts_of((length,), rnd.randrange(10**6))[0]
+            alone = vllm.generate([mine], 20)[0]
+            for _ in range(2):
+                others = prompts_of([rnd.randrange(1, 300) for _ in range(rnd.randrange(1, 9))], rnd.randrange(10**6))
+                place = rnd.randrange(len(others) + 1)
+                among = vllm.generate([*others[:place], mine, *others[place:]], 20)[place]
+                assert among.tokens == alone.tokens
+                assert max(abs(a - b) for a, b in zip(among.logprobs, alone.logprobs, strict=True)) <= TOLERANCE
 
 
 @pytest.mark.parametrize("budget", [17, 48, 160])
@@ -162,7 +173,13 @@ def with_aborts(vllm: Engine, prompts: list[list[int]], tokens: int, stopped: se
 def test_everything_linear(tiny: Make, reference: Make) -> None:
     model = tiny("qwen3", at(0))
     with engine(model, max_num_batched_tokens=96) as vllm:
+        pages = next(m for m in vllm.managers() if type(m).__name__ == "RoutedKVManager")
+        given: list[Any] = []
+        original = pages.allocate_new_blocks
+        pages.allocate_new_blocks = lambda *args: given.append(original(*args)) or given[-1]
         assert_same(vllm.generate(prompts_of(LENGTHS), 12), reference(model))
+    assert given
+    assert all(block.is_null for new in given for block in new)  # not one page
 
 
 def test_some_layers_take_part(tiny: Make, reference: Make) -> None:

@@ -57,15 +57,15 @@ def test_pages_and_concurrency(tiny: Callable[..., Path], monkeypatch: pytest.Mo
         "max_num_seqs": 32,
     }
     with engine(model, **settings) as vllm:
-        routed = run(vllm, 12, 8)
+        routed = run(vllm, 12, 40)
         spoken = vllm.llm.llm_engine.vllm_config.cache_config.kv_cache_max_concurrency
     monkeypatch.setenv("HYBRIDCTL_KEEP_KV", "1")
     with engine(model, **settings) as vllm:
-        kept = run(vllm, 12, 8)
+        kept = run(vllm, 12, 40)
     # A request of 1,500 tokens keeps 24 pages of 64 and a state; routed, 4 pages until position 256, then the state alone.
     assert kept.live >= 25
     assert routed.live == 1
     assert kept.together == 2
     assert routed.together == 12
-    assert routed.peak <= 12 * 5
+    assert routed.peak <= 12 + 2 * 4 < kept.peak
     assert spoken == pytest.approx(61 / 5)
