@@ -19,6 +19,7 @@ _SOURCES = [
     "https://discuss.vllm.ai/t/install-using-torch-backend-cu129-but-try-to-import-cu13/2601",
 ]
 _INDEX = ("extra-index-url", "index-url", "index", "default-index", "find-links")
+_OWN_BUILD = re.compile(r"\(.*vllm|\bvllm-|fork|custom|patched|source|overlay", re.IGNORECASE)
 _CU_TAG = re.compile(r"cu(\d{2})\d\b", re.ASCII)
 
 
@@ -54,6 +55,8 @@ def run(context: Context) -> Outcome:
     if stated and (low := stated.versions.lowest):
         wheel_major, wheel = low.major, stated.evidence(f"CUDA {major}")
     else:
+        if (named := facts.get("pkg.vllm")) is not None and _OWN_BUILD.search(str(named.value)):
+            return CHECK.unknown("the CUDA of this vLLM: the version names a build of its own")
         release = tables.release(vllm.versions) if vllm else None
         if vllm is None or release is None or release.cuda is None:
             return CHECK.unknown("one vLLM release in pkg.vllm")
