@@ -91,11 +91,15 @@ class Output:
 
     @staticmethod
     def _write(console: Console, item: RenderableType) -> None:
+        # A command or an address is for copying: the terminal may wrap it, but nothing here may break or cut it.
+        whole: dict[str, Any] = (
+            {"no_wrap": True, "overflow": "ignore", "crop": False} if getattr(item, "no_wrap", False) else {}
+        )
         if console.is_terminal and _encodable(console.file):
-            console.print(item)
+            console.print(item, **whole)
             return
         with console.capture() as capture:
-            console.print(item)
+            console.print(item, **whole)
         encoding = getattr(console.file, "encoding", None) or "ascii"
         text = capture.get() if _encodable(console.file) else capture.get().translate(_ASCII)
         # Tables fill their cells with blanks: in a file or a pipe those are only noise.

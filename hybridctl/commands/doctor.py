@@ -31,7 +31,9 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    model: Annotated[str | None, typer.Argument(help="Hugging Face name or local folder.", show_default=False)] = None,
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="Hugging Face name or local folder.", show_default=False)
+    ] = None,
     env: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("--env", metavar="FILE|-", help="Pasted collect_env, nvidia-smi, pip list …, or our own facts."),
@@ -39,7 +41,10 @@ def doctor(
     log: Annotated[Optional[str], typer.Option("--log", metavar="FILE|-", help="Log of a crash, of any size.")] = None,  # noqa: UP045
     config: Annotated[str | None, typer.Option("--config", metavar="FILE|-", help="The model's config.json.")] = None,
     command: Annotated[
-        str | None, typer.Option("--command", metavar="TEXT", help='Launch line, "vllm serve …".')
+        str | None,
+        typer.Option(
+            "--command", metavar="TEXT", help='Launch line ("vllm serve …"), start script or compose file, as text.'
+        ),
     ] = None,
     engine: Annotated[
         Optional[str],  # noqa: UP045
@@ -53,7 +58,8 @@ def doctor(
         typer.Option("--python", metavar="PATH", help="Look at that interpreter's packages (never imported)."),
     ] = None,
     facts: Annotated[
-        Path | None, typer.Option("--facts", metavar="OUT", help="Write the facts that were read.")
+        Path | None,
+        typer.Option("--facts", metavar="OUT", help="Write the facts that were read; --env reads them again."),
     ] = None,
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", help="Lowest severity that gives exit code 1.")
@@ -65,8 +71,9 @@ def doctor(
 ) -> None:
     """Find what is wrong with a machine, an environment, a model, a launch line or a crash log.
 
-    Without options it looks at this machine. With --env, --log, --config or --command it looks only at what was pasted.
-    Nothing is imported from the environment under test, and nothing leaves the machine.
+    Without these options, with or without MODEL, it looks at this machine. With --env, --log, --config or --command it
+    looks only at what was pasted. Nothing is imported from the environment under test. Nothing is sent anywhere; only for
+    MODEL alone may its config.json be fetched from the hub.
 
     Example: hybridctl doctor --log crash.txt --command "vllm serve Qwen/Qwen3.6-27B-FP8"
     """
@@ -139,8 +146,9 @@ def _write_facts(path: Path, document: dict[str, object]) -> None:
 
     try:
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--facts: can't write {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"--facts: can't write {path}: {why}") from error
 
 
 def _show(out: object, result: object, chosen: Format, verbose: bool) -> None:

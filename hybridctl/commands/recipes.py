@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def recipes(
     name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="[FAMILY|MODEL]", help="Id of a family, or a model's name.", show_default=False),
+        typer.Argument(metavar="FAMILY|MODEL", help="Id of a family, or a model's name.", show_default=False),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -59,7 +59,7 @@ def _table(families: tuple[Family, ...]) -> Table:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("family", "model", "layers", "vLLM", "transformers"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column not in ("model", "layers"))
     for f in families:
         table.add_row(
             f.id, f.title, " + ".join(f.layers), _window(f), f">={f.first_transformers}" if f.first_transformers else ""
@@ -76,16 +76,14 @@ def _window(f: Family) -> str:
 
 
 def _page(f: Family) -> list[RenderableType]:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
+    from hybridctl.doctor.fields import Row, fields, whole
+
+    rows: list[Row] = []
 
     def row(label: str, *texts: str) -> None:
-        for index, text in enumerate(t for t in texts if t):
-            table.add_row(label if index == 0 else "", Text(text))
+        rows.extend((label if index == 0 else "", Text(text)) for index, text in enumerate(t for t in texts if t))
 
     row("layers", " + ".join(f.layers) + (", keeps recurrent state" if f.hybrid else ""))
     row("pattern", f.pattern)
@@ -97,7 +95,8 @@ def _page(f: Family) -> list[RenderableType]:
         sizes = ", ".join(f"{quant} {size:g} GiB" for quant, size in variant.size_gib.items())
         row("variant", f"{variant.id}: {sizes}" if sizes else variant.id)
     for flag in f.flags:
-        row("flag", flag.flag, f"  {flag.reason}" + (f" (when {flag.when})" if flag.when else ""))
+        rows.append(("flag", whole(flag.flag, style="green")))
+        row("", f"for {flag.when}: {flag.reason}" if flag.when else flag.reason)
     row("notes", *f.notes)
-    row("source", *f.source)
-    return [Text.assemble((f.id, "bold cyan"), "  ", (f.title, "bold")), "", table]
+    rows += [("source" if index == 0 else "", whole(source)) for index, source in enumerate(f.source)]
+    return [Text.assemble((f.id, "bold cyan"), "  ", (f.title, "bold")), "", *fields(rows)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from hybridctl.doctor.fields import Row, fields, whole
 from hybridctl.doctor.knowledge import Entry, fill
 
 if TYPE_CHECKING:
@@ -34,39 +35,34 @@ _FIRES = {
     "facts": "the facts are enough",
     "either": "a log line or the facts are enough",
     "both": "the log line counts only together with the facts",
-    "note": "never by itself: it is found by search",
+    "note": "by no pattern of its own: a check of the doctor finds it, or a search does",
 }
 
 
 def entry_page(entry: Entry) -> list[RenderableType]:
     """Everything that is known of one fault."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
+    rows: list[Row] = []
 
     def row(label: str, *texts: str) -> None:
-        for index, text in enumerate(texts):
-            table.add_row(label if index == 0 else "", Text(text))
+        rows.extend((label if index == 0 else "", Text(text)) for index, text in enumerate(texts))
 
     row("area", f"{entry.area} ({entry.severity})")
     row("cause", entry.cause)
     for index, fix in enumerate(entry.fix):
-        table.add_row("fix" if index == 0 else "", Text(fill(fix["text"], {})))
-        if fix.get("command"):
-            table.add_row(
-                "", Text(fill(fix["command"], {"model": "MODEL"}), style="green", no_wrap=True, overflow="ignore")
-            )
+        rows.append(("fix" if index == 0 else "", Text(fill(fix["text"], {}))))
+        for line in fill(fix["command"], {"model": "MODEL"}).splitlines() if fix.get("command") else ():
+            rows.append(("", whole("  " + line, style="green")))
     row("seen as", *(s["anchor"] for s in entry.symptom))
     row("when", *condition_lines(entry.when))
     row("unless", *condition_lines(entry.unless))
     row("fires", _FIRES[entry.fires])
     if entry.fixed_in:
         row("fixed in", entry.fixed_in)
-    row("source", *entry.source)
+    rows += [("source" if index == 0 else "", whole(source)) for index, source in enumerate(entry.source)]
     row("known", f"{entry.confidence}, last verified {entry.last_verified}")
     if entry.aliases:
         row("also", ", ".join(entry.aliases))
-    return [Text.assemble((entry.id, "bold cyan"), "  ", (entry.title, "bold")), "", table]
+    return [Text.assemble((entry.id, "bold cyan"), "  ", (entry.title, "bold")), "", *fields(rows)]
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
@@ -86,4 +82,5 @@ def list_page(entries: list[Entry]) -> list[RenderableType]:
     table.add_column("title", overflow="fold")
     for entry in entries:
         table.add_row(entry.id, entry.area, Text(entry.title))
-    return [table, "", Text("One of them in full: hybridctl runbook ID", style="dim")]
+    head = Text("No entry has this as its id; the nearest by wording, best first:")
+    return [head, "", table, "", Text("One of them in full: hybridctl runbook ID", style="dim")]

@@ -94,7 +94,7 @@ def _markdown_finding(number: int, finding: Finding) -> list[str]:
     lines += [
         "",
         *(
-            f"- {e.origin}: {e.fact} {_code(e.value)}" + (f", wanted {_code(e.expected)}" if e.expected else "")
+            f"- {e.origin}: {e.fact} {_code(e.value)}" + (f", rule: {_code(e.expected)}" if e.expected else "")
             for e in finding.evidence
         ),
     ]
@@ -161,5 +161,5 @@ def _xml(text: str) -> str:
     )
 
 
-def _plural(number: int, word: str) -> str:
-    return f"{number} {word}" + ("" if number == 1 else "s")
+def _plural(number: int, word: str, several: str = "") -> str:
+    return f"{number} {word if number == 1 else several or word + 's'}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from hybridctl.doctor.diagnose import Diagnosis
+from hybridctl.doctor.fields import fields, whole
 from hybridctl.doctor.findings import Evidence, Finding
 from hybridctl.doctor.knowledge import LINE
 from hybridctl.doctor.report import _plural, counts, subject
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _MAX_QUOTE = 300
+_MAX_STATED = 60
 
 
 def render(diagnosis: Diagnosis, verbose: bool = False) -> list[RenderableType]:
@@ -50,7 +51,7 @@ def _headline(diagnosis: Diagnosis) -> Text:
         ", ".join(f"{gpus.count(g)} × {g}" for g in unique),
         f"driver {about['driver']}" if about["driver"] else "",
     ]
-    stated = " · ".join(plain(p) for p in parts if p)
+    stated = " · ".join(_short(p, _MAX_STATED) for p in parts if p)
     total = counts(diagnosis)
     text = Text(f"{_plural(total['error'], 'error')}, {_plural(total['warning'], 'warning')}", style="bold")
     if stated:
@@ -102,8 +103,7 @@ def _finding(number: int, finding: Finding, verbose: bool) -> list[RenderableTyp
     title = Text(f"{number}. ")
     title.append(finding.severity.upper(), style=_STYLE[finding.severity])
     title.append(f"  {plain(finding.title)}", style="bold")
-    out: list[RenderableType] = [title, Padding(_grid(_rows(finding, verbose)), (0, 0, 0, 3))]
-    return out
+    return [title, *fields(_rows(finding, verbose), indent=3, width=7, gap=1)]
 
 
 def _rows(finding: Finding, verbose: bool) -> list[tuple[str, Text]]:
@@ -119,9 +119,9 @@ def _rows(finding: Finding, verbose: bool) -> list[tuple[str, Text]]:
     for index, fix in enumerate(finding.fix):
         rows.append(("fix" if index == 0 else "", Text(plain(fix.text))))
         for line in plain(fix.command).splitlines() if fix.command else ():
-            rows.append(("", Text("  " + line, style="green", no_wrap=True, overflow="ignore")))
+            rows.append(("", whole("  " + line, style="green")))
     for index, source in enumerate(finding.source if verbose else finding.source[:1]):
-        rows.append(("source" if index == 0 else "", Text(plain(source), style="dim")))
+        rows.append(("source" if index == 0 else "", whole(plain(source), style="dim")))
     return rows
 
 
@@ -133,10 +133,13 @@ def _telling(evidence: list[Evidence]) -> list[Evidence]:
     return list(firsts.values())[:4]
 
 
+def _short(text: str, limit: int) -> str:
+    text = plain(text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def _evidence_text(origin: str, fact: str, value: str, expected: str) -> Text:
-    value = " ".join(plain(value).split())
-    if len(value) > _MAX_QUOTE:
-        value = value[: _MAX_QUOTE - 1] + "…"
+    value = _short(" ".join(value.split()), _MAX_QUOTE)
     text = Text(f"{origin}: " if origin else "", style="dim")
     if fact == LINE:
         text.append(value, style="default")
@@ -156,17 +159,8 @@ def _information(finding: Finding, verbose: bool) -> list[RenderableType]:
     if finding.id == "unrecognised-error":
         wanted = [r for r in rows if r[0] in ("seen", "why")]
     if wanted:
-        out.append(Padding(_grid(wanted), (0, 0, 0, 2)))
+        out += fields(wanted, indent=2, width=7, gap=1)
     return out
-
-
-def _grid(rows: list[tuple[str, Text]]) -> Table:
-    table = Table.grid(padding=(0, 1, 0, 0), expand=False)
-    table.add_column(width=7, style="dim")
-    table.add_column(overflow="fold")
-    for label, text in rows:
-        table.add_row(label, text)
-    return table
 
 
 def _phases(diagnosis: Diagnosis) -> Table:
@@ -183,23 +177,29 @@ def _phases(diagnosis: Diagnosis) -> Table:
 def _closing(diagnosis: Diagnosis, verbose: bool) -> list[RenderableType]:
     total = counts(diagnosis)
     out: list[RenderableType] = []
-    out += [Text(f"note: {plain(note)}", style="dim") for note in diagnosis.notes]
+    out += fields([("note:", Text(plain(note), style="dim")) for note in diagnosis.notes], gap=1)
     # A source that could not be asked (named in words, unlike a check) is told at once: it may hide everything else.
-    out += [Text(f"not known: {u.check}: needs {plain(u.needs)}") for u in diagnosis.unknown if " " in u.check]
+    asked = [u for u in diagnosis.unknown if " " in u.check]
+    out += fields([("not known:", Text(f"{u.check}: needs {plain(u.needs)}")) for u in asked], gap=1)
     out.append(
         Text(
-            f"Checks: {total['checks_ok']} ok, {total['checks_finding']} with findings, {total['checks_unknown']} unknown, "
-            f"{total['checks_not_applicable']} not applicable.",
+            f"Checks of facts: {total['checks_ok']} ok, {total['checks_finding']} with findings, "
+            f"{total['checks_unknown']} unknown, {total['checks_not_applicable']} not applicable.",
             style="dim",
         )
     )
     if verbose:
-        out += [Text(f"  ok: {o.check}: {plain(o.detail)}", style="dim") for o in diagnosis.outcomes if o.state == "ok"]
-        out += [Text(f"  unknown: {u.check}: needs {plain(u.needs)}", style="dim") for u in diagnosis.unknown]
+        ok = [o for o in diagnosis.outcomes if o.state == "ok"]
+        out += fields([("ok:", Text(f"{o.check}: {plain(o.detail)}", style="dim")) for o in ok], indent=2, gap=1)
+        still = [u for u in diagnosis.unknown if u not in asked]
+        out += fields(
+            [("unknown:", Text(f"{u.check}: needs {plain(u.needs)}", style="dim")) for u in still], indent=2, gap=1
+        )
     elif diagnosis.unknown:
         out.append(
             Text(
-                f"{_plural(len(diagnosis.unknown), 'question')} stayed open for want of facts: -v lists them.",
+                f"{_plural(len(diagnosis.unknown), 'check or entry', 'checks and entries')} could not be judged for want "
+                "of facts: -v lists what each needs.",
                 style="dim",
             )
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
+import threading
 from pathlib import Path
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -27,7 +29,10 @@ def cached_config(name: str, revision: str | None = None) -> Path | None:
 
 
 def fetch_config(name: str, timeout: float = 3.0) -> tuple[Path | None, str]:
-    """Fetch one config.json from the hub into its cache. ``(path, "")``, or ``(None, why not)`` in one line."""
+    """Fetch one config.json from the hub into its cache. ``(path, "")``, or ``(None, why not)`` in one line.
+
+    ``timeout`` (seconds) holds for the whole: newer releases of huggingface_hub try again for half a minute, and say so on stderr.
+    """
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", str(max(1, round(timeout))))
     if local := cached_config(name):
@@ -44,14 +49,24 @@ def fetch_config(name: str, timeout: float = 3.0) -> tuple[Path | None, str]:
         HfHubHTTPError,
         *_transport_errors(),
     )
-    try:
-        return Path(hf_hub_download(name, "config.json", etag_timeout=timeout)), ""
-    except GatedRepoError:
-        return None, f"{name}: gated; accept its licence on the hub and log in (hf auth login)"
-    except RepositoryNotFoundError:
-        return None, f"{name}: the hub has no such repository, or it is private"
-    except failures as error:
-        return None, f"{name}: its config.json could not be fetched ({type(error).__name__})"
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    answer: list[tuple[Path | None, str]] = []
+
+    def ask() -> None:
+        try:
+            answer.append((Path(hf_hub_download(name, "config.json", etag_timeout=timeout)), ""))
+        except GatedRepoError:
+            answer.append((None, f"{name}: gated; accept its licence on the hub and log in (hf auth login)"))
+        except RepositoryNotFoundError:
+            answer.append((None, f"{name}: the hub has no such repository, or it is private"))
+        except failures as error:
+            answer.append((None, f"{name}: its config.json could not be fetched ({type(error).__name__})"))
+
+    # A daemon does not hold up the end of the program.
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(timeout)
+    return answer[0] if answer else (None, f"{name}: no config.json from the hub within {timeout:g} seconds")
 
 
 def is_repository(name: str) -> bool:
@@ -63,7 +78,8 @@ def _cache_may_hold(name: str) -> bool:
     """A look at the folder name, which spares the import of huggingface_hub (0.13 s) when the model was never downloaded."""
     home = os.environ.get("HF_HOME") or str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
     root = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or str(Path(home) / "hub")
-    return (Path(os.path.expandvars(root)).expanduser() / f"models--{name.replace('/', '--')}").is_dir()
+    # Path.expanduser raises for the name of an unknown user.
+    return Path(os.path.expanduser(os.path.expandvars(root)), f"models--{name.replace('/', '--')}").is_dir()  # noqa: PTH111
 
 
 def _transport_errors() -> list[type[Exception]]:
@@ -75,7 +91,7 @@ def _transport_errors() -> list[type[Exception]]:
 def _local(name: str) -> Path | None:
     if not name or "\0" in name or len(name) > 1000:
         return None
-    path = Path(name).expanduser() if name.startswith("~/") else Path(name)
+    path = Path(os.path.expanduser(name) if name.startswith("~/") else name)  # noqa: PTH111
     try:
         if path.is_file() and path.name.endswith(".json"):
             return path

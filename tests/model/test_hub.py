@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,24 @@ def test_failure_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert path is None
     assert why.startswith("o/m-1: ")
     assert "\n" not in why
+
+
+def test_a_hub_that_does_not_answer_costs_no_more_than_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    release = threading.Event()
+
+    def hang(*_: object, **__: object) -> str:
+        release.wait(30)
+        return "config.json"
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hang)
+    start = time.monotonic()
+    path, why = fetch_config("o/m-1", timeout=0.1)
+    release.set()
+    assert time.monotonic() - start < 10
+    assert path is None
+    assert "within 0.1 seconds" in why

@@ -103,11 +103,11 @@ def run(context: Context) -> Outcome:
     return CHECK.found(
         read.finding(
             "context-larger-than-cache",
-            f"One request of {length.value} tokens needs {need:.0f} GiB a GPU, and at most {room:.0f} GiB are left",
+            f"One request of {length.value} tokens needs {need:.1f} GiB a GPU, and at most {room:.1f} GiB are left",
             "kv-cache",
             "error",
-            f"Keys and values take {token / 1024:.0f} KiB a token on each GPU. With {mine:.0f} GiB of weights "
-            f"{room:.0f} GiB of the share remain, and the engine refuses a maximum length that can't be served.",
+            f"Keys and values take {token / 1024:.0f} KiB a token on each GPU. With {mine:.1f} GiB of weights "
+            f"{room:.1f} GiB of the share remain, and the engine refuses a maximum length that can't be served.",
             evidence,
             [
                 Fix("A shorter context.", f"vllm serve {name} --max-model-len {max(fits, 1024)}"),

@@ -64,7 +64,8 @@ def run(context: Context) -> Outcome:
             [says, *(q.evidence for q in several)],
             [
                 Fix(
-                    "Share the host's segment, or ask for a larger one.",
+                    "Share the host's segment, or ask for a larger one: --ipc=host or --shm-size=8g; in a compose file "
+                    "ipc: host or shm_size: 8gb.",
                     f"docker run --gpus all --ipc=host vllm/vllm-openai:latest --model {facts.value('model.name') or 'MODEL'}"
                     f" --tensor-parallel-size {several[0].value}",
                 )

@@ -1,0 +1,35 @@
+"""Labelled rows: prose wraps beside its label; commands and addresses stay in one piece."""
+
+from __future__ import annotations
+
+import pytest
+from rich.text import Text
+
+from hybridctl.doctor.fields import fields, whole
+from hybridctl.output import Output
+
+COMMAND = "uv pip install 'vllm==0.22.0' --torch-backend=cu129 --extra-index-url https://example.org/0.22.0/cu129"
+
+
+def test_a_command_is_neither_cut_nor_broken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    Output().show(
+        *fields([("why", Text("word " * 20)), ("fix", whole(COMMAND)), ("", Text("after"))], indent=3, width=7, gap=1)
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert f"   fix     {COMMAND}" in lines
+    assert "           after" in lines
+
+
+def test_prose_wraps_within_the_width_beside_its_label(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    Output().show(*fields([("why", Text("word " * 20)), ("longer", Text("x"))]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("why     word")
+    assert lines[1].startswith("        word")
+    assert max(map(len, lines)) <= 40
+    assert lines[-1] == "longer  x"
