@@ -26,13 +26,24 @@ def at(threshold: int) -> dict[str, Any]:
 
 def test_mixed_batch_and_power_of_the_check(tiny: Make, reference: Make) -> None:
     model = tiny("qwen3", ROUTED)
-    with engine(model) as vllm:
-        answers = vllm.generate(prompts_of(LENGTHS), 60)
+    with engine(model, max_num_seqs=24) as vllm:
+        answers = vllm.generate([p for seed in (1, 2, 3, 4) for p in prompts_of(LENGTHS, seed)], 52)
     found = assert_same(answers, reference(model))
-    assert found.tokens >= 600
-    assert found.distinct >= 100
+    assert found.tokens >= 2000
+    assert found.distinct >= 200
     for other in ({}, at(T - 16), at(T + 16)):
-        assert difference(answers, reference(model, other)).argmax >= 60, other
+        assert difference(answers, reference(model, other)).argmax >= 100, other
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision(tiny: Make, reference: Make, dtype: str) -> None:
+    """Other page layouts, and a state that stays float32: as near to the float32 reference as flash alone comes."""
+    distances = []
+    for config, model in ((ROUTED, tiny("qwen3", ROUTED)), ({}, tiny("qwen3", None, routed=False))):
+        with engine(model, dtype=dtype) as vllm:
+            answers = vllm.generate(prompts_of(LENGTHS), 16)
+        distances.append(difference(answers, reference(model, config)).worst)
+    assert distances[0] <= max(2 * distances[1], 0.05), distances
 
 
 def test_an_answer_does_not_depend_on_its_neighbours(tiny: Make) -> None:
