@@ -46,6 +46,11 @@ def cache_dir() -> Path:
     return _own_dir("XDG_CACHE_HOME", ".cache")
 
 
+def state_dir() -> Path:
+    """Run directories and logs (``XDG_STATE_HOME`` or ``HYBRIDCTL_HOME``). Not created here."""
+    return _own_dir("XDG_STATE_HOME", ".local/state")
+
+
 def load_compiled(folder: Path, compile_one: Callable[[Path], dict[str, Any]]) -> list[dict[str, Any]]:
     """Every ``*.toml`` of a folder as plain tables, through a cache keyed by the names, sizes and times of the files."""
     with os.scandir(folder) as scan:

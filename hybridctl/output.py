@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.status import Status
 
 Mode = Literal["human", "json", "quiet"]
 
@@ -105,6 +106,15 @@ class Output:
         # Tables fill their cells with blanks: in a file or a pipe those are only noise.
         text = "".join(line.rstrip(" \n") + "\n" for line in text.splitlines())
         console.file.write(text.encode(encoding, "replace").decode(encoding))
+
+    def status(self, text: str) -> Status | None:
+        """A line on stderr that changes while something lasts; start() and stop() it. None where nobody would see it change."""
+        console = self._console(stderr=True)
+        if self.mode != "human" or not console.is_terminal or not _encodable(console.file):
+            return None
+        from rich.text import Text
+
+        return console.status(Text(plain(text)))
 
     def write(self, text: str) -> None:
         """Print text as it is (markdown, XML, a report file) whatever the mode."""

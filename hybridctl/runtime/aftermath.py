@@ -1,0 +1,49 @@
+"""Why a server ended: the doctor on its log and launch line, in one finding."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from hybridctl.doctor.diagnose import Inputs, diagnose
+from hybridctl.doctor.findings import Finding
+
+_PLUGIN = re.compile(r"Failed to load plugin (\S+)")
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """What the log says: the finding that comes first, the innermost error, the phase that was reached."""
+
+    finding: Finding | None
+    error: str
+    reached: str | None
+
+
+def read(transcript: BinaryIO, line: str) -> Aftermath:
+    """Read the log of a server that has ended.
+
+    Args:
+        line: its launch line.
+    """
+    result = diagnose(Inputs(log=transcript, command=line))
+    log = result.log
+    error = ""
+    if log is not None and log.innermost is not None:
+        named = f"{log.innermost.type}: " if log.innermost.type else ""
+        error = named + log.innermost.message
+    # A warning on the way explains no end: only what stands in an error does.
+    heavy = {hit.entry_id for hit in log.hits if hit.weight > 1} if log is not None else set()
+    causes = (f for f in result.findings if f.id in heavy and f.severity == "error")
+    return Aftermath(next(causes, None), " ".join(error.split())[:500], log.reached if log else None)
+
+
+def plugin_trouble(transcript: BinaryIO) -> str:
+    """What vLLM logged about a plugin of ours that it could not load; empty where nothing."""
+    text = transcript.read().decode("utf-8", "replace").splitlines()
+    for i, line in enumerate(text):
+        if (found := _PLUGIN.search(line)) and found[1] == "hybridctl":
+            following = (each for each in text[i + 1 : i + 200] if re.search(r"\b\w*(?:Error|Exception): ", each))
+            return next(following, line).rpartition("] ")[2].strip()
+    return ""

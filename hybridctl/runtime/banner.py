@@ -1,0 +1,77 @@
+"""What is on, in words: said once a server is ready, and by ``serve --print`` before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hybridctl.runtime.launch import Launch
+from hybridctl.runtime.ready import Ready
+
+EXAMPLE = "def fibonacci(n):"
+
+
+def lines(launch: Launch, ready: Ready, log: str) -> list[tuple[str, str]]:
+    """Rows (label, text); a label may be empty: the row goes on."""
+    rows = [("model", f"{ready.model} ({launch.checkpoint.location})"), *injection(launch, ready)]
+    rows.append(("address", launch.url))
+    key = " -H 'Authorization: Bearer …'" if launch.api_key else ""
+    local = launch.url.replace("127.0.0.1", "localhost")
+    if ready.generate:
+        body = json.dumps({"prompt": EXAMPLE, "max_tokens": 100})
+        rows.append(("try", f"curl {local}/generate{key} -d '{body}'"))
+    body = json.dumps({"model": ready.model, "prompt": EXAMPLE, "max_tokens": 100})
+    rows.append(
+        (
+            "" if ready.generate else "try",
+            f"curl {local}/v1/completions{key} -H 'Content-Type: application/json' -d '{body}'",
+        )
+    )
+    if ready.proof:
+        rows.append(("counters", f"{launch.url}/metrics: hybridctl_kernel_tokens_total by kernel"))
+        rows.append(("check", f"hybridctl verify {local}"))
+    rows.append(("log", log))
+    return rows
+
+
+def injection(launch: Launch, ready: Ready | None = None) -> list[tuple[str, str]]:
+    """Whether the dispatcher is injected, and by which rule it routes."""
+    checkpoint = launch.checkpoint
+    if not launch.routed:
+        if checkpoint.routed:
+            return [("injected", "no (--no-hybrid): full attention at every position, though the checkpoint is routed")]
+        why = "config.json declares no hybrid_config" if checkpoint.config else "its config.json is not at hand"
+        return [
+            ("injected", f"no: {why}; vLLM serves the model as it is"),
+            ("", "to see routing: hybridctl serve --demo"),
+        ]
+    rule: list[str] = []
+    frees: list[Any] = []
+    if ready and ready.proof and ready.proof.workers:
+        worker = ready.proof.workers[min(ready.proof.workers)]
+        layers = worker["layers"]
+        size = len(ready.proof.workers)
+        where = f"{size} worker" + ("" if size == 1 else "s")
+        said = f"yes: {len(layers)} layers in {where}, proved by {len(ready.proof.registered)} processes"
+        rule = [str(line) for line in worker.get("banner", ())]
+        frees = sorted({layer.get("frees_from") for layer in layers.values()} - {None})
+    else:
+        said = "yes, once every process has proved it"
+        dispatcher = checkpoint.dispatcher(launch.tensor_parallel_size)
+        if dispatcher is not None:
+            rule = dispatcher.banner()
+            starts = (dispatcher.pages_end(layer, 0) for layer in dispatcher.layers)
+            frees = sorted({s for s in starts if s is not None})
+    if any(s.name == "HYBRIDCTL_KEEP_KV" for s in launch.env):
+        pages = "kept by vLLM's own rules (--keep-kv)"
+    elif frees:
+        pages = f"none from position {', '.join(map(str, frees))} on, and those below freed once absorbed (--keep-kv keeps them)"
+    else:
+        pages = "kept: some tokens take flash for ever"
+    rows = [("injected", said)]
+    rows += [("rule" if i == 0 else "", line) for i, line in enumerate(rule)]
+    thresholds = checkpoint.config["hybrid_config"].get("thresholds") if checkpoint.config else None
+    if thresholds:
+        rows.append(("thresholds", ", ".join(f"{k} {v}" for k, v in thresholds.items())))
+    rows.append(("K/V pages", pages))
+    return rows

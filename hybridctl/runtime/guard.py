@@ -1,0 +1,142 @@
+"""Stands between ``serve`` and vLLM, so that nothing of vLLM outlives a server, however ``serve`` ends.
+
+Run as a script (``python -I -S guard.py PARENT GRACE REPORT_FD -- COMMAND…``) in a session of its own, from the main thread of
+the parent: standard library only, a few megabytes. It asks the kernel for SIGTERM when that parent dies, adopts whatever processes
+the command leaves behind, and ends them in order: the command first, which ends its workers, then what is left, then by force.
+Exit code: the command's, or 128 + the signal that ended it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+POLL = 0.25
+REST = 5.0
+"""Seconds that leftover processes get between SIGTERM and SIGKILL."""
+
+
+def prctl(option: int, value: int) -> None:
+    """Nothing where the system is not Linux: there the parent is polled."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def parents() -> dict[int, int]:
+    """Parent of each process of this machine."""
+    out = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208  (pathlib costs start-up time here)
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as handle:  # noqa: PTH123
+                    fields = handle.read().rpartition(b")")[2].split()
+            except OSError:
+                continue  # gone meanwhile
+            if fields[0] != b"Z":
+                out[int(name)] = int(fields[1])
+    return out
+
+
+def descendants(root: int) -> list[int]:
+    """All living processes below ``root``, zombies not counted."""
+    tree, found, seen = parents(), [root], {root}
+    for pid in found:
+        for child, parent in tree.items():
+            if parent == pid and child not in seen:
+                seen.add(child)
+                found.append(child)
+    return found[1:]
+
+
+def send(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def start(command: list[str]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    guard = os.getppid()
+    os.setpgid(0, 0)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != guard:
+        os._exit(143)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"hybridctl: can't start {command[0]}: {error.strerror}\n".encode())
+    os._exit(127)
+
+
+def reap(main: int) -> int | None:
+    """Collect dead children. The exit code of ``main`` if it is among them."""
+    code = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return code
+        if pid == 0:
+            return code
+        if pid == main:
+            code = os.waitstatus_to_exitcode(status)
+
+
+def clear(seconds: float, wait: Callable[[float], object]) -> None:
+    """End whatever is still below this process."""
+    left = descendants(os.getpid())
+    send(left, signal.SIGTERM)
+    deadline = time.monotonic() + (seconds if left else 0.0)
+    while left and time.monotonic() < deadline:
+        wait(0.1)
+        reap(0)
+        left = descendants(os.getpid())
+    while left:
+        send(left, signal.SIGKILL)
+        wait(0.05)
+        reap(0)
+        left = descendants(os.getpid())
+
+
+def main(argv: list[str]) -> int:
+    parent, grace, report = int(argv[0]), float(argv[1]), int(argv[2])
+    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    child = start(argv[4:])
+    with contextlib.suppress(OSError):  # nobody reads any more: the parent is looked for below
+        os.write(report, f"{child}\n".encode())
+    os.close(report)
+    deadline = float("inf")
+    while True:
+        got = signal.sigtimedwait(signals, POLL)
+        asked = got is not None and got.si_signo != signal.SIGCHLD
+        if os.getppid() != parent or asked:
+            if deadline == float("inf"):
+                send([child], signal.SIGTERM)
+                deadline = time.monotonic() + grace
+            elif asked and got is not None and got.si_signo == signal.SIGINT:
+                deadline = 0.0  # asked again: no more patience
+        code = reap(child)
+        if code is not None:
+            break
+        if time.monotonic() > deadline:
+            send(descendants(os.getpid()), signal.SIGKILL)
+    clear(REST if deadline > 0 else 0.0, lambda seconds: signal.sigtimedwait({signal.SIGCHLD}, seconds))
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

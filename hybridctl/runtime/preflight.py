@@ -1,0 +1,52 @@
+"""The doctor's look at a launch line before it is started."""
+
+from __future__ import annotations
+
+import socket
+
+from hybridctl.doctor.diagnose import Diagnosis, Inputs, diagnose
+from hybridctl.errors import UsageError
+from hybridctl.runtime.launch import Launch
+
+
+def check(launch: Launch, python: str | None) -> Diagnosis:
+    """Everything that the doctor has to say about this machine, this environment, this model and this line."""
+    target = launch.target
+    # The CPU build has another name, but its flags, classes and pins are those of the release.
+    env = None if target.distribution == "vllm" else f"vllm=={target.version.partition('+')[0]}+cpu\n"
+    return diagnose(Inputs(env=env, command=launch.line(), model=launch.checkpoint.location, local=True, python=python))
+
+
+def refuse(launch: Launch) -> None:
+    """What the runtime itself would refuse, told before anything is started.
+
+    Raises:
+        UsageError: a routing that is wrong or not done yet, a vLLM outside the window, a target without the plugin.
+    """
+    if not launch.routed:
+        return
+    from hybridctl.runtime.vllm_plugin.routing import FEATURES
+    from hybridctl.runtime.vllm_plugin.window import check_version
+
+    target = launch.target
+    check_version(target.version)
+    if not target.has_plugin:
+        raise UsageError(
+            f"hybridctl is not installed in {target.python}, so vLLM there can't load its plugin",
+            f"{target.python} -m pip install hybridctl",
+        )
+    dispatcher = launch.checkpoint.dispatcher(launch.tensor_parallel_size)
+    if dispatcher is not None and (lines := dispatcher.unsupported(FEATURES)):
+        raise UsageError("; ".join(lines), "serve with --no-hybrid")
+
+
+def check_port(launch: Launch) -> None:
+    """Raise UsageError where something listens on the port already."""
+    family = socket.AF_INET6 if ":" in launch.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((launch.host, launch.port))
+        except OSError as error:
+            hint = f"--port {launch.port + 1}, or hybridctl serve --status"
+            raise UsageError(f"port {launch.port} of {launch.host} can't be used: {error.strerror}", hint) from error

@@ -1,0 +1,195 @@
+"""``hybridctl serve``: plan, look, start, follow, prove, tell, and end in order."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from hybridctl.errors import EXIT_FAILURE, HybridctlError
+from hybridctl.runtime import aftermath, overlay_min, run_dir
+from hybridctl.runtime.child import GRACE, Child
+from hybridctl.runtime.follow import Follower, LogFile
+from hybridctl.runtime.http import Client
+from hybridctl.runtime.launch import Launch
+from hybridctl.runtime.progress import Phases, worth_showing
+from hybridctl.runtime.ready import Probe, Proof, ProofError, Ready, missing, read_proof
+
+if TYPE_CHECKING:
+    from hybridctl.output import Output
+
+PROOF_SECONDS = 10.0
+START_SECONDS = 3600.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a server ended: the exit code to pass on; whether it failed, and then why."""
+
+    code: int
+    reason: str = ""
+    finding: Any = None
+    log: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.reason)
+
+
+class Server:
+    """One run of a server.
+
+    Args:
+        launch: planned with ``run.path`` as its run directory.
+        argv: in place of the launch's own command (tests).
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        run: run_dir.Run,
+        out: Output,
+        *,
+        verbose: bool = False,
+        log: Path | None = None,
+        start_seconds: float = START_SECONDS,
+        argv: list[str] | None = None,
+    ) -> None:
+        self.launch, self.run, self.out = launch, run, out
+        self._verbose, self._log, self._start_seconds = verbose, log or run.log, start_seconds
+        self._argv = argv or launch.argv
+        self._asked: int | None = None
+        self._times_asked = 0
+        self._child: Child | None = None
+        self._phases = Phases()
+        self.ready: Ready | None = None
+
+    def serve(self, on_ready: Any = None) -> Ended:
+        """Start, and stay until it ends. ``on_ready(ready)`` is called once it is ready."""
+        log = LogFile(self._log)
+        if self.launch.routed and self.launch.model_path != self.launch.checkpoint.location:
+            assert self.launch.checkpoint.folder is not None
+            overlay_min.make(self.launch.checkpoint.folder, Path(self.launch.model_path), self.launch.checkpoint.config)
+        with self._signals():
+            if self._asked is not None:
+                return Ended(128 + self._asked)
+            self._child = Child(self._argv, self.launch.environment(os.environ), GRACE)
+            follower = Follower(self._child.output, log)
+            prove = self._prove if self.launch.routed else None
+            probe = Probe(Client(self.launch.url, self.launch.api_key, own=True), prove, time.monotonic())
+            try:
+                error = self._follow(follower, probe, on_ready)
+                code = self._child.wait()
+            finally:
+                probe.stop()
+                self._child.stop()
+        return self._end(code, error, follower)
+
+    def _follow(self, follower: Follower, probe: Probe, on_ready: Any) -> HybridctlError | None:
+        """Until the last line. What went wrong, if it is not the server that ended by itself."""
+        assert self._child is not None
+        status = self.out.status(self._phases.words)
+        if status:
+            status.start()
+        error: HybridctlError | None = None
+        trouble = ""
+        try:
+            while True:
+                try:
+                    line = follower.lines.get(timeout=0.2)
+                except queue.Empty:
+                    line = ""
+                    if self._child.poll() is not None:
+                        return error
+                if line is None:
+                    return error
+                if line:
+                    self._show(line, status is not None)
+                if follower.log.trouble != trouble:
+                    trouble = follower.log.trouble
+                    self.out.note(f"warning: the log is not written any more: {trouble}; the server goes on")
+                if status and self.ready is None:
+                    status.update(f"{self._phases.words} · {self._phases.seconds:.0f} s")
+                if error is not None or self._asked is not None:
+                    continue
+                if self.ready is None and probe.ready is not None:
+                    self.ready = probe.ready
+                    if status:
+                        status.stop()
+                    self.run.note(state="ready", model=self.ready.model)
+                    if on_ready:
+                        on_ready(self.ready)
+                elif probe.error is not None:
+                    error = probe.error
+                elif self.ready is None and self._phases.seconds > self._start_seconds:
+                    error = HybridctlError(f"not ready after {self._start_seconds:g} s, while {self._phases.words}")
+                if error is not None:
+                    self._child.stop()
+        finally:
+            if status:
+                status.stop()
+
+    def _show(self, line: str, terminal: bool) -> None:
+        if self.ready is None and self._phases.take(line) and not terminal:
+            self.out.note(f"[{self._phases.seconds:5.1f} s] {self._phases.words}")
+        shown = line if self._verbose else worth_showing(line, self.ready is not None)
+        if shown is not None:
+            self.out.note(shown)
+
+    def _prove(self) -> Proof:
+        """Wait a little for every process to have written its proof."""
+        assert self._child is not None
+        deadline = time.monotonic() + PROOF_SECONDS
+        while True:
+            proof = read_proof(self.run.proof)
+            lines = missing(proof, self._child.pid, self._child.processes(), self.launch.tensor_parallel_size)
+            if not lines:
+                return proof
+            if time.monotonic() > deadline:
+                raise ProofError("the dispatcher is not injected: " + "; ".join(lines))
+            time.sleep(0.5)
+
+    def _end(self, code: int, error: HybridctlError | None, follower: Follower) -> Ended:
+        log = str(self._log)
+        if error is not None:
+            reason = str(error)
+            if isinstance(error, ProofError) and (why := aftermath.plugin_trouble(follower.transcript())):
+                reason += f". vLLM's log says why: {why}"
+            return Ended(EXIT_FAILURE, reason, None, log)
+        if self._asked is not None:
+            return Ended(code if self.ready is not None else 128 + self._asked)
+        after = aftermath.read(follower.transcript(), self.launch.line())
+        when = "while serving" if self.ready is not None else f"while {self._phases.words}"
+        reason = f"vLLM ended by itself with exit code {code} {when}" + (f": {after.error}" if after.error else "")
+        return Ended(code or EXIT_FAILURE, reason, after.finding, log)
+
+    def ask(self, number: int = signal.SIGTERM) -> None:
+        """End in order. Asked a second time, at once."""
+        self._times_asked += 1
+        if self._asked is None:
+            self._asked = number
+        if self._child is not None:
+            if self._times_asked == 1:
+                self._child.stop()
+            else:
+                self._child.hurry()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        def handler(number: int, _: FrameType | None) -> None:
+            self.ask(number)
+
+        before = {number: signal.signal(number, handler) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, old in before.items():
+                signal.signal(number, old)

@@ -1,0 +1,8 @@
+"""Commands that start servers use the same stand-in as the runtime's tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
