@@ -40,6 +40,7 @@ _SETTING = re.compile(
 )  # a variable, a pinned package
 _SECRET = re.compile(r"token\s*[:=]|secret|passw|credential|api[_ -]?key|\bhf_\w{8}|\bsk-\w{8}", re.IGNORECASE)
 _ABSENT = re.compile(r"\s*not (?:installed|found|available)\b", re.IGNORECASE)  # of a package: that is something seen
+_KERNELS = re.compile(r"flash[-_ ]?linear|\bfla\b|causal[-_ ]?conv|mamba[-_ ]?ssm|flash[-_ ]?attn", re.IGNORECASE)
 _TAIL = re.compile(r"\s+\([^)]*\)$")
 # SGLang's own settings; vLLM's are in the table of its flags.
 _OTHER_FLAGS_TEXT = """
@@ -58,7 +59,7 @@ def parse(lines: Sequence[Line]) -> Found:
             continue
         split = split_label(line.text)
         if split and is_nothing(split[1]):
-            if _ABSENT.match(split[1]) and len(found.statements) < MAX_REMARKS:
+            if _KERNELS.search(split[0]) and _ABSENT.match(split[1]) and len(found.statements) < MAX_REMARKS:
                 found.say("report.said", " ".join(line.text.split()), line)
             continue
         if split and (name := _flag(line.text, split[0])):

@@ -35,6 +35,8 @@ MARKERS: tuple[Marker, ...] = (
     Marker("Resolved architecture:", "config"),
     Marker("Using max model len", "config"),
     Marker("Initializing a V", "config"),
+    Marker("Worker ready; awaiting tasks", "config"),
+    Marker("distributed_init_method=", "config"),
     Marker("Initializing an LLM engine", "config"),
     Marker("server_args=ServerArgs(", "config"),
     Marker("Starting to load model", "load"),
