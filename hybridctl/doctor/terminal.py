@@ -10,7 +10,7 @@ from rich.text import Text
 from hybridctl.doctor.diagnose import Diagnosis
 from hybridctl.doctor.fields import fields, whole
 from hybridctl.doctor.findings import Evidence, Finding
-from hybridctl.doctor.knowledge import LINE
+from hybridctl.doctor.knowledge import LINE, load
 from hybridctl.doctor.report import _plural, counts, subject
 from hybridctl.output import plain
 
@@ -204,6 +204,6 @@ def _closing(diagnosis: Diagnosis, verbose: bool) -> list[RenderableType]:
             )
         )
     first = next((f for f in diagnosis.findings if f.severity != "info"), None)
-    if first:
+    if first and load().find(first.id):  # what a check alone finds has no page
         out.append(Text(f"More on the first: hybridctl runbook {first.id}", style="dim"))
     return out
