@@ -8,7 +8,7 @@ that is not known is ``None``; a field that is known to be absent (no FlashInfer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
@@ -242,7 +242,7 @@ def cuda_of_driver(driver: VersionSet | None) -> VersionSet | None:
         served.insert(0, f"<{rows[0][1]}")
     if max(highs) > rows[-1][0]:
         served[-1] = f">={rows[-1][1]}"
-    return parse_condition(" || ".join(served), text=f"driver {driver.text}")
+    return replace(parse_condition(" || ".join(served), stated=True), text=f"driver {driver.text}")
 
 
 def _branch(version: Version, open_end: bool = False) -> int:

@@ -95,6 +95,7 @@ _VERSION = re.compile(
     r"(?:\+(?P<local>[A-Za-z0-9._-]+))?",
     re.IGNORECASE | re.ASCII,
 )
+_COMMIT = re.compile(r"g[0-9a-f]{6,40}(?:\.|$)")  # "+ge962733e0", as git describe and setuptools-scm write it
 _SERIES = re.compile(r"v?(\d+(?:\.\d+)*)\.[xX*](?!\w)", re.ASCII)
 _CLAUSE = re.compile(r"(>=|<=|==|!=|~=|<|>|=)\s*v?(\d[0-9A-Za-z.*+-]*)", re.ASCII)
 _CUDA_TAG = re.compile(r"\s*\((cu\d{2,3})\)", re.ASCII)  # "0.18.1rc1 (cu132)"
@@ -109,6 +110,12 @@ def _series(release: tuple[int, ...]) -> Interval:
     """``0.11`` or ``535`` as a series: every version that begins so."""
     upper = (*release[:-1], release[-1] + 1)
     return Interval(Version(".".join(map(str, release))), True, Version(".".join(map(str, upper)) + ".dev0"), False)
+
+
+def _next_minor(version: Version) -> Version:
+    """Where the main branch is heading: 437 commits after 0.28.1rc0 are older than 0.29.0, yet hold part of what it will ship."""
+    major, minor = (*version.release, 0)[:2]
+    return Version(f"{major}.{minor + 1}.0.dev0")
 
 
 def _is_untagged(version: Version) -> bool:
@@ -132,7 +139,7 @@ def parse_version(text: str) -> VersionSet | None:
         return None
     if _CLAUSE.match(text):
         try:
-            return parse_condition(text, text=text)
+            return parse_condition(text, stated=True)
         except ValueError:
             return None
     if text[0] == "~" and (m := _VERSION.match(text[1:].lstrip(" ="))):
@@ -156,6 +163,8 @@ def parse_version(text: str) -> VersionSet | None:
     if _is_untagged(version):
         return None
     local = m["local"] or ((cuda := _CUDA_TAG.match(tail)) and cuda[1]) or None
+    if version.is_devrelease and _COMMIT.match(local or ""):
+        return VersionSet((Interval(version, True, _next_minor(version), True),), text, local)
     release_only = version.public == ".".join(map(str, version.release))
     if release_only and len(version.release) <= 2:
         return VersionSet((_series(version.release),), text, local)
@@ -163,10 +172,11 @@ def parse_version(text: str) -> VersionSet | None:
 
 
 @lru_cache(maxsize=4096)
-def parse_condition(spec: str, text: str = "") -> VersionSet:
+def parse_condition(spec: str, stated: bool = False) -> VersionSet:
     """A condition such as ``>=0.29,<0.30`` or ``<0.10 || ==0.12.*`` as a set.
 
-    ``==`` with at most two numbers, or with ``.*``, means the series.
+    ``==`` with at most two numbers, or with ``.*``, means the series. ``>=0.29`` holds for candidates of 0.29 too, since they have
+    what 0.29 brings; not so when the text is what a person ``stated`` of an installation.
 
     Raises:
         ValueError: a clause can't be read.
@@ -181,13 +191,13 @@ def parse_condition(spec: str, text: str = "") -> VersionSet:
             m = _CLAUSE.fullmatch(clause.split(" (")[0].strip())
             if not m:
                 raise ValueError(f"can't read {clause!r} in the version condition {spec!r}")
-            bounds = _clause_intervals(m[1], m[2].split("+")[0])
+            bounds = _clause_intervals(m[1], m[2].split("+")[0], stated)
             alternatives = [i for a in alternatives for b in bounds if not (i := a.intersect(b)).is_empty()]
         union += alternatives
-    return VersionSet(tuple(union), text or spec)
+    return VersionSet(tuple(union), spec)
 
 
-def _clause_intervals(operator: str, number: str) -> list[Interval]:
+def _clause_intervals(operator: str, number: str, stated: bool) -> list[Interval]:
     wildcard = number.endswith(".*")
     try:
         version = Version(number[:-2] if wildcard else number)
@@ -201,6 +211,12 @@ def _clause_intervals(operator: str, number: str) -> list[Interval]:
         return [Interval(high=same.low), Interval(low=same.high, low_closed=not same.high_closed)]
     if operator == "~=":
         return [Interval(version, True, _series(version.release[:-1] or version.release).high, False)]
-    if operator in (">=", ">"):
-        return [Interval(low=version, low_closed=operator == ">=")]
-    return [Interval(high=version, high_closed=operator == "<=")]
+    final = version.public == ".".join(map(str, version.release))
+    first = Version(f"{version.public}.dev0") if final else version
+    if operator == ">=":
+        return [Interval(low=version if stated else first)]
+    if operator == ">":
+        return [Interval(low=version, low_closed=False)]
+    if operator == "<=":
+        return [Interval(high=version, high_closed=True)]
+    return [Interval(high=first if stated else version)]
