@@ -11,6 +11,7 @@ from hybridctl.doctor.checks import Context, discover
 from hybridctl.doctor.facts.model import Fact, Facts, Origin, shown
 from hybridctl.doctor.findings import Evidence, Finding, Outcome, Unknown
 from hybridctl.doctor.knowledge import Knowledge, load
+from hybridctl.doctor.paste_ready import complete
 from hybridctl.doctor.pasted import find_symptoms
 from hybridctl.doctor.ranking import rank
 from hybridctl.doctor.unplaced import place
@@ -62,6 +63,8 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     findings += [_with_every_statement(f, facts) for outcome in outcomes for f in outcome.findings]
     if log is not None and not any(_speaks_of_log(f) for f in findings):
         findings += place(log, knowledge)
+    for finding in findings:
+        complete(finding, facts)
     unknown += [Unknown(o.check, o.detail) for o in outcomes if o.state == "unknown"]
     unknown += [Unknown(name, ", ".join(dict.fromkeys(missing))) for name, missing in undecided.items()]
     return Diagnosis(facts, rank(findings), outcomes, unknown, log, notes)
