@@ -36,9 +36,15 @@ def recipes_dir() -> Path:
 
 def _own_dir(variable: str, fallback: str) -> Path:
     if home := os.environ.get("HYBRIDCTL_HOME"):
-        return Path(home).expanduser() / fallback.rsplit("/", 1)[-1]
+        return _at_home(home) / fallback.rsplit("/", 1)[-1]
     base = os.environ.get(variable)
-    return (Path(base) if base else Path.home() / fallback) / "hybridctl"
+    return (Path(base) if base else _at_home("~") / fallback) / "hybridctl"
+
+
+def _at_home(path: str) -> Path:
+    """``~`` filled in. Where nobody's home can be told, a place that can't be written: no folder named ``~`` in the current one."""
+    full = os.path.expanduser(path)  # noqa: PTH111  (Path.expanduser raises for an unknown user)
+    return Path(os.devnull if full.startswith("~") else full)
 
 
 def cache_dir() -> Path:
@@ -55,25 +61,44 @@ def load_compiled(folder: Path, compile_one: Callable[[Path], dict[str, Any]]) -
     """Every ``*.toml`` of a folder as plain tables, through a cache keyed by the names, sizes and times of the files."""
     with os.scandir(folder) as scan:
         listing = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in scan if e.name.endswith(".toml"))
-    key = hashlib.sha256(repr((str(folder), listing, 3)).encode()).hexdigest()[:24]
+    key = hashlib.sha256(repr((str(folder), listing, 4)).encode()).hexdigest()[:24]
     cached = cache_dir() / "compiled" / f"{folder.name}-{key}.json"
     try:
-        rows: list[dict[str, Any]] = json.loads(cached.read_bytes())
-    except (OSError, ValueError):
-        rows = [compile_one(folder / name) for name, _, _ in listing]
-        _keep(cached, rows)
+        digest, _, body = cached.read_bytes().partition(b"\n")
+    except OSError:
+        digest = body = b""
+    # A file that was cut short or changed by hand is made anew, whatever its JSON looks like.
+    if body and digest == _digest(body):
+        rows: list[dict[str, Any]] = json.loads(body)
+        return rows
+    rows = [compile_one(folder / name) for name, _, _ in listing]
+    _keep(cached, json.dumps(rows).encode())
     return rows
 
 
-def _keep(path: Path, rows: list[dict[str, Any]]) -> None:
+KEPT = 8
+"""Compiled copies of one folder that stay in the cache."""
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()
+
+
+def _keep(path: Path, body: bytes) -> None:
+    written = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for old in path.parent.glob(path.name.rsplit("-", 1)[0] + "-*.json"):
+        with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False, suffix=".tmp") as handle:
+            written = handle.name
+            handle.write(_digest(body) + b"\n" + body)
+        Path(written).replace(path)
+        # Several installations may share one home: each keeps its own, and only those that nobody wrote lately go.
+        same = sorted(path.parent.glob(path.name.rsplit("-", 1)[0] + "-*.json"), key=lambda p: p.stat().st_mtime)
+        for old in same[:-KEPT]:
             old.unlink(missing_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".tmp") as handle:
-            json.dump(rows, handle)
-        Path(handle.name).replace(path)
-    except OSError:
+    except (OSError, RecursionError):  # pathlib makes the folders of a very long path by recursion
+        if written:
+            Path(written).unlink(missing_ok=True)
         return  # a read-only home costs 0.3 s a run, no more
 
 
