@@ -90,7 +90,7 @@ def observed(facts: Facts) -> Rate | None:
     for fact in facts.all("report.said"):
         text = str(fact.value)
         m = _RATE.search(text)
-        if m and not _NOT_DECODE.search(text[: m.start()]):
+        if m and float(m[1]) > 0 and not _NOT_DECODE.search(text[: m.start()]):
             told.append(Rate(float(m[1]), fact))
     return min(told, key=lambda r: r.value) if told else None
 

@@ -181,6 +181,10 @@ CASES = [
         {"pkg.vllm": "0.20.0", "vllm.cuda": "12.9", "platform.glibc": "2.31"}, {"platform.glibc": "2.34"},
     ),
     Case(
+        "glibc", "glibc-too-old", "torch-abi", "error",
+        {"pkg.vllm": "0.30.0+cpu", "platform.glibc": "2.35", "command.form": "pip"}, {"platform.glibc": "2.39"},
+    ),
+    Case(
         "transformers-range", "transformers-outside-range", "transformers-mismatch", "error",
         {"pkg.vllm": "0.11.0", "pkg.transformers": "5.2.0"}, {"pkg.transformers": "4.57.1"}, ["pkg.vllm", "pkg.transformers"],
     ),

@@ -71,6 +71,8 @@ def test_install_line_that_names_the_matching_wheels():
 
 def test_a_range_that_spans_the_change_decides_nothing():
     assert run("wheel-torch-cuda", {"pkg.vllm": ">=0.12.0", "torch.cuda": "12.9"}).state == "unknown"
+    own = "0.21.0 (vLLM-2080Ti-Definitive v0.1.14)"
+    assert run("wheel-torch-cuda", {"pkg.vllm": own, "torch.cuda": "12.8"}).state == "unknown"
     assert loud(run("wheel-torch-cuda", {"pkg.vllm": ">=0.20", "torch.cuda": "12.9"}))
 
 

@@ -52,6 +52,7 @@ def test_the_reason_is_found(wanted: str, values: dict[str, Any]) -> None:
         {"torch.build": "cpu", "log.device": "cpu"},
         {"report.said": "note : without_mtp 342.2 tokens/s, with mtp 128.3 tokens/s slower"},
         {"report.said": "symptom : download is slow"},
+        {**GB10_70B, "report.said": "symptom : engine hangs, Running>=1 and 0 tok/s"},
     ],
 )
 def test_who_does_not_complain_is_left_alone(values: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ def said(text: str) -> list[str]:
         "without_mtp                  : 342.2 tokens/s",
         "The second answer is always garbage when two clients ask at once.",
         "现象: 输出全部是感叹号",
+        "flash-linear-attention       : not installed",
     ],
 )
 def test_what_was_seen_is_kept(line: str) -> None:
