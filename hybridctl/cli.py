@@ -15,7 +15,7 @@ from hybridctl.errors import EXIT_FAILURE, EXIT_INTERRUPT, HybridctlError
 from hybridctl.output import Output
 
 # Commands live in hybridctl/commands, one module each, with a function register(app). A module loads only what its help needs.
-COMMANDS = ("doctor", "serve", "runbook", "recipes")
+COMMANDS = ("doctor", "serve", "verify", "runbook", "recipes")
 
 app = typer.Typer(
     name="hybridctl",

@@ -140,7 +140,9 @@ class Server:
     def _show(self, line: str, terminal: bool) -> None:
         if self.ready is None and self._phases.take(line) and not terminal:
             self.out.note(f"[{self._phases.seconds:5.1f} s] {self._phases.words}")
-        shown = line if self._verbose else worth_showing(line, self.ready is not None)
+        # What vLLM prints while it ends (tracebacks of broken connections, lists of leaks) is no news.
+        quiet = self._asked is not None
+        shown = line if self._verbose else None if quiet else worth_showing(line, self.ready is not None)
         if shown is not None:
             self.out.note(shown)
 
