@@ -74,12 +74,11 @@ class Report:
         if self.agreement is not None:
             a = self.agreement
             kind = "" if a.worst <= CLOSE else ", as half precision does"
+            apart = f"{a.different} of {a.tokens} tokens differ, log-probabilities by up to {a.worst:.2g}"
             said = (
                 f"matches the reference to {a.worst:.1e}{kind}"
                 if self.agrees
-                else (
-                    f"does NOT match the reference: {a.different} of {a.tokens} tokens differ, log-probabilities by up to {a.worst:.2g}"
-                )
+                else f"does NOT match the reference: {apart}"
             )
             lines.append(said)
         served = next((p for p in self.perplexities if p.factor is None), None)
