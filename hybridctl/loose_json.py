@@ -10,10 +10,14 @@ from typing import Any, TypeAlias
 Plain: TypeAlias = "bool | int | float | str | list[str]"
 
 _BARE = re.compile(r"[^,{}\[\]\n]*")
-_KEY = re.compile(r"""\s*(?:"([^"\n]*)"|'([^'\n]*)'|([\w.-]+))\s*[:=]""")
+# Bounded: where no colon follows, every place of a long word is tried.
+_KEY = re.compile(r"""\s{0,99}(?:"([^"\n]{0,200})"|'([^'\n]{0,200})'|([\w.-]{1,200}))\s{0,99}[:=]""")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORDS: dict[str, Any] = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
-_MAX_DEPTH, _MAX_TEXT, _MAX_ITEMS = 12, 65_536, 300
+_MAX_DEPTH, _MAX_ITEMS = 12, 300
+_MAX_NUMBER = 2**63
+MAX_TEXT = 65_536
+"""Characters that are looked at of a text that is no JSON."""
 
 
 def loads(text: str) -> Any:
@@ -21,11 +25,12 @@ def loads(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return _Reader(text[:_MAX_TEXT]).value(0)
+        return _Reader(text[:MAX_TEXT]).value(0)
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Plain]]:
-    """``(dotted path, value)`` for every scalar, and for every list of scalars as texts. Null is nothing."""
+    """``(dotted path, value)`` for every scalar, and for every list of scalars as texts. Null is nothing, and
+    neither are NaN, infinity and whole numbers beyond 64 bits."""
     budget = [_MAX_ITEMS]
     yield from _flatten(value, path, 0, budget)
 
@@ -39,7 +44,7 @@ def _flatten(value: Any, path: str, depth: int, budget: list[int]) -> Iterator[t
     elif isinstance(value, list):
         budget[0] -= 1
         yield path, [str(v) for v in value[:_MAX_ITEMS] if isinstance(v, (str, int, float, bool))]
-    elif isinstance(value, (str, int, float, bool)):
+    elif isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) < _MAX_NUMBER):
         budget[0] -= 1
         yield path, value
 

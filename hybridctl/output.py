@@ -11,6 +11,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
+from hybridctl.secrets import hide, hide_all
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.status import Status
@@ -42,8 +44,11 @@ _ASCII = str.maketrans(
 
 
 def plain(text: str) -> str:
-    """Text without terminal control codes, bidirectional overrides included: what a log says can't steer the terminal."""
-    return _CONTROL.sub("", text)
+    """Text without terminal control codes, bidirectional overrides included: what a log says can't steer the terminal.
+
+    Credentials go as well: see :mod:`hybridctl.secrets`.
+    """
+    return hide(_CONTROL.sub("", text))
 
 
 def _encodable(stream: Any) -> bool:
@@ -52,6 +57,12 @@ def _encodable(stream: Any) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def _columns() -> int:
+    """The width of output that goes to no terminal: ``COLUMNS`` within reason, else 100."""
+    stated = os.environ.get("COLUMNS", "")
+    return min(max(int(stated[:6]), 20), 1000) if stated.isascii() and stated.isdigit() else 100
 
 
 class Output:
@@ -66,11 +77,7 @@ class Output:
 
         stream = sys.stderr if stderr else sys.stdout
         terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
-        width = (
-            None
-            if terminal
-            else int(os.environ.get("COLUMNS", "100") if os.environ.get("COLUMNS", "").isdigit() else "100")
-        )
+        width = None if terminal else _columns()
         return Console(
             file=stream,
             width=width,
@@ -118,11 +125,11 @@ class Output:
 
     def write(self, text: str) -> None:
         """Print text as it is (markdown, XML, a report file) whatever the mode."""
-        self._raw(sys.stdout, text if text.endswith("\n") else text + "\n")
+        self._raw(sys.stdout, hide(text if text.endswith("\n") else text + "\n"))
 
     def json(self, document: dict[str, Any]) -> None:
         """Print the one document of ``--json``."""
-        self._raw(sys.stdout, json.dumps(document, ensure_ascii=True, indent=2) + "\n")
+        self._raw(sys.stdout, json.dumps(hide_all(document), ensure_ascii=True, indent=2) + "\n")
 
     def note(self, text: str) -> None:
         """A hint or a warning: stderr, and not when quiet."""
@@ -132,7 +139,7 @@ class Output:
     def error(self, message: str, hint: str = "") -> None:
         """The one line of a failure, and the next thing to type."""
         line = " ".join(plain(message).split())
-        self._raw(sys.stderr, f"error: {line}" + (f"; next: {plain(hint)}" if hint else "") + "\n")
+        self._raw(sys.stderr, f"error: {line}" + (f"; next: {' '.join(plain(hint).split())}" if hint else "") + "\n")
 
     @staticmethod
     def _raw(stream: Any, text: str) -> None:

@@ -102,7 +102,7 @@ def doctor(
     out = Output("quiet" if quiet else "human" if chosen is Format.text else "json", verbose)
     if facts is not None:
         _write_facts(facts, result.facts.to_json())
-        out.note(f"facts written to {facts}")
+        out.note(f"facts written to {' '.join(str(facts).split())}")
     if not quiet:
         _show(out, result, chosen, verbose)
     limit = {FailOn.error: ("error",), FailOn.warning: ("error", "warning"), FailOn.never: ()}[fail_on]
@@ -143,9 +143,10 @@ def _write_facts(path: Path, document: dict[str, object]) -> None:
     import json
 
     from hybridctl.errors import UsageError
+    from hybridctl.secrets import hide_all
 
     try:
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(hide_all(document), indent=1) + "\n", encoding="utf-8")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(f"--facts: can't write {path}: {why}") from error

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hybridctl.loose_json import loads
+from hybridctl.loose_json import MAX_TEXT, loads
 from hybridctl.model.json_spans import whole_part
 from hybridctl.model.layers import STATE_KINDS, layer_kinds
 from hybridctl.model.quant import from_config
@@ -124,7 +124,7 @@ def _document(source: str | Mapping[str, Any], problems: list[str]) -> dict[str,
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         where = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        text = whole_part(text)
+        text = whole_part(text[:MAX_TEXT])  # no more of it is looked at
         begin = text.find("{")
         piece = text[begin:] if begin >= 0 and '"' not in text[:begin].replace('""', "") else "{" + text
         value = loads(piece)
@@ -181,9 +181,7 @@ def _whole(value: object, name: str, problems: list[str]) -> int | None:
     """A whole number; per-layer lists and null are no statement."""
     if value is None or isinstance(value, list):
         return None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**63 and value == int(value):
         return int(value)
     problems.append(f"{name} is {_show(value)}, not a whole number")
     return None
@@ -203,5 +201,8 @@ def _texts(table: Mapping[str, Any], name: str, problems: list[str]) -> list[str
 
 
 def _show(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of more digits than Python prints, or brackets without end
+        text = f"a {type(value).__name__} that is too large to show"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.){0,10000}"|[{}\[\],:]|[^\s{}\[\],:"]{1,200}')
-_MAX_KEYS = 20_000
+_MAX_KEYS, _MAX_TOKENS, _MAX_DEPTH = 20_000, 400_000, 30
 
 
 def key_spans(text: str) -> dict[str, tuple[int, int]]:
@@ -15,7 +16,7 @@ def key_spans(text: str) -> dict[str, tuple[int, int]]:
     path: list[str] = []
     key: tuple[str, int] | None = None
     last: tuple[str, int, int] | None = None
-    for m in _TOKEN.finditer(text):
+    for m in islice(_TOKEN.finditer(text), _MAX_TOKENS):
         token = m[0]
         if token == ":" and last is not None:
             key = (last[0], last[1])
@@ -54,4 +55,5 @@ def whole_part(text: str) -> str:
 
 
 def _keep(spans: dict[str, tuple[int, int]], path: list[str], key: tuple[str, int], end: int) -> None:
-    spans[".".join([*(p for p in path if p), key[0]])] = (key[1], end)
+    if len(path) <= _MAX_DEPTH:
+        spans[".".join([*(p for p in path if p), key[0]])] = (key[1], end)

@@ -12,6 +12,9 @@ from hybridctl.doctor.phases import is_past
 from hybridctl.globs import glob
 from hybridctl.versions import VersionSet, parse_condition, parse_version
 
+MOST = 1e15
+"""Larger numbers count nothing that there is; arithmetic with them fails or says nonsense."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -183,7 +186,7 @@ def number(facts: Facts, keys: Sequence[str], default: int | None = None) -> Qua
                 value = float(str(fact.value).strip())
             except ValueError:
                 continue
-            if value.is_integer():
+            if value.is_integer() and abs(value) < MOST:
                 return Quantity(int(value), quote(fact))
     if default is not None and facts.flags_known() and not any(facts.get(key) for key in keys):
         return Quantity(default, unset(keys[0].removeprefix("flag."), f"not set (default {default})"))
@@ -197,7 +200,7 @@ def amount(facts: Facts, key: str) -> tuple[float, Fact] | None:
             value = float(str(fact.value).strip())
         except ValueError:
             continue
-        if 0 < value < float("inf"):
+        if 0 < value < MOST:
             return value, fact
     return None
 

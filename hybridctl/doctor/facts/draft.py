@@ -7,7 +7,9 @@ from bisect import bisect_right
 
 from hybridctl.doctor.facts.model import Facts, Origin, Value
 
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)PASS$|API_?KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE
+)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 

@@ -1,0 +1,56 @@
+"""Takes credentials out of foreign text before it is shown or written. What is shown instead tells that something was there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+HIDDEN = "***"
+# Where none of these stands, nothing is looked for: almost every text.
+_HINT = re.compile(
+    r"hf_|sk-|nvapi-|gh[pousr]_|github_pat|glpat-|xox|AKIA|bearer|authorization|token|secret|passw|pass=|api.?key|access.?key|://",
+    re.IGNORECASE,
+)
+# What its own form gives away.
+_FORM = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|nvapi-[\w-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16})"
+)
+_HEADER = re.compile(
+    r"(\b(?:proxy-)?authorization\b['\"]?\s{0,3}[:=]\s{0,3}['\"]?(?:(?:bearer|basic|token)\s{1,3})?|\bbearer\s{1,3})"
+    r"[^\s'\",;)}\]]{6,}",
+    re.IGNORECASE,
+)
+# Not every token is a secret: eos_token, max_num_batched_tokens.
+_NAMED = re.compile(
+    r"((?:(?:hf|hub|access|auth|api|refresh|session|id)[_-]?token|[?&]token|secret|password|passwd|(?<=_)pass|api[_-]?key|access[_-]?key)"
+    r"['\"]?(?:\s{0,3}[=:]\s{0,3}|\s{1,3}(?=[^\s-]{12})(?=\S{0,99}\d))[\['\"]{0,2})"
+    r"(?!(?:none|null|true|false)\b|[$%<{]|[\d.]+(?:[^\w.]|$))[^\s'\",;)}\]*&]{4,}",
+    re.IGNORECASE,
+)
+_FLAG = re.compile(
+    r"(--?(?:[\w-]{1,40}-)?(?:api[_-]key|hf[_-]token|password|secret)[ =]{1,3}['\"]?)[^\s'\"-][^\s'\"]{3,}"
+)
+_URL = re.compile(r"(\b[a-z][a-z0-9+.-]{1,15}://)[^\s/@'\"]{1,200}:[^\s/@'\"]{1,200}@", re.IGNORECASE)
+
+
+def hide(text: str) -> str:
+    """The text with :data:`HIDDEN` in place of tokens, keys, passwords, and the login part of addresses."""
+    if not _HINT.search(text):
+        return text
+    text = _FORM.sub(HIDDEN, text)
+    text = _URL.sub(rf"\1{HIDDEN}@", text)
+    for pattern in (_HEADER, _NAMED, _FLAG):
+        text = pattern.sub(rf"\1{HIDDEN}", text)
+    return text
+
+
+def hide_all(value: Any) -> Any:
+    """A document of tables, lists and texts, with every text passed through :func:`hide`."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, dict):
+        return {key: hide_all(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [hide_all(inner) for inner in value]
+    return value
