@@ -1,3 +1,7 @@
+import gzip
+import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -45,3 +49,42 @@ def test_missing_and_folder(tmp_path: Path) -> None:
 def test_a_path_with_a_nul_is_no_crash() -> None:
     with pytest.raises(UsageError):
         read_text("a\0b", "--env")
+
+
+def test_a_pipe_is_read_and_may_begin_late() -> None:
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writer, "wb", buffering=0) as pipe:
+            pipe.write(b"\n")
+            time.sleep(0.05)
+            pipe.write(b"ValueError: x\n" * 10_000)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    text = open_binary(f"/dev/fd/{reader}", "--log").read()
+    thread.join()
+    os.close(reader)
+    assert text == b"\n" + b"ValueError: x\n" * 10_000
+
+
+def test_a_large_utf_16_log_is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_bytes(("INFO é ok\n" * 200_000 + "the end").encode("utf-16"))
+    with open_binary(str(path), "--log") as stream:
+        data = stream.read()
+    assert data.decode() == "INFO é ok\n" * 200_000 + "the end"
+
+
+def test_a_compressed_log_is_named_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    with gzip.GzipFile(path, "wb") as out:  # with the name of the file in its header, as gzip writes it
+        out.write(b"ValueError\n")
+    with pytest.raises(UsageError, match="compressed"):
+        open_binary(str(path), "--log")
+
+
+def test_a_very_long_name_is_cut(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_binary("x" * 10_000, "--log")
+    assert len(str(caught.value)) < 500
