@@ -11,10 +11,9 @@ from hybridctl.doctor.knowledge import Hit, Symptom
 
 def find_symptoms(text: str, symptoms: Sequence[Symptom], source: str = "env") -> list[Hit]:
     """The first line of a pasted text that shows each symptom."""
-    present = [s for s in symptoms if s.anchor in text]
-    if not present:
-        return []
     lines = clean_lines(text)
+    whole = "\n".join(line.text for line in lines)
+    present = [s for s in symptoms if s.anchor in whole]
     hits: list[Hit] = []
     for symptom in present:
         pattern = re.compile(symptom.regex) if symptom.regex else None

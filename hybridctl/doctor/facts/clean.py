@@ -9,6 +9,8 @@ MAX_LINE = 4096
 """Characters of a line that are looked at."""
 MAX_LINES = 50_000
 """Lines of a text that are looked at: a report about a machine is never longer."""
+MAX_TEXT = 2_000_000
+"""Characters of a text that are looked at, long lines counted as they are cut."""
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -45,10 +47,19 @@ def clean_lines(text: str) -> list[Line]:
     start and fences go; everything that stays stands so in the input.
     """
     lines: list[Line] = []
-    for number, raw in enumerate(text.split("\n", MAX_LINES)[:MAX_LINES], 1):
-        for part in raw[:MAX_LINE].split("\r"):
+    size = 0
+    end = -1
+    for number in range(1, MAX_LINES + 1):
+        start, end = end + 1, text.find("\n", end + 1)
+        raw = text[start : start + MAX_LINE if end < 0 else min(end, start + MAX_LINE)]
+        size += len(raw)
+        if size > MAX_TEXT:
+            break
+        for part in raw.split("\r"):
             plain = strip_controls(part).rstrip()
             if plain and not _FENCE.match(plain):
                 marks = _QUOTE_MARKS.match(plain)
                 lines.append(Line(number, plain[marks.end() :] if marks else plain))
+        if end < 0:
+            break
     return lines

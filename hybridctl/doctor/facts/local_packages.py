@@ -54,7 +54,7 @@ def other_interpreter(python: str) -> Interpreter:
         UsageError: there is no such program.
         ChildError: it does not answer.
     """
-    path = Path(python).expanduser()
+    path = Path(os.path.expanduser(python))  # noqa: PTH111  (Path.expanduser raises for an unknown user)
     if path.is_dir():
         candidates = [
             path / "bin" / "python",
@@ -68,7 +68,7 @@ def other_interpreter(python: str) -> Interpreter:
     # An empty folder of the system: with -c the current folder comes first on the path, and it must hold no modules.
     document = Child([str(path.absolute()), "-c", _PROGRAM], os.sep).answer(SECONDS)
     try:
-        entries = tuple(str(entry) for entry in document["path"] if entry)
+        entries = tuple(str(entry) for entry in document["path"] if entry and "\0" not in str(entry))
         return Interpreter(str(document["version"]), entries, str(path))
     except (KeyError, TypeError) as error:
         raise ChildError("its answer can't be read") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from hybridctl.doctor.facts.model import Facts, Origin, Value
 from hybridctl.doctor.facts.names import is_placeholder
@@ -15,6 +16,7 @@ from hybridctl.model.identify import Identity, identify
 from hybridctl.model.json_spans import key_spans
 from hybridctl.model.layers import mixers
 
+_MAX_FIELDS = 5_000
 _EXPERT_FIELDS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "num_routed_experts")
 
 
@@ -122,7 +124,7 @@ class _Config:
 
     def state(self) -> None:
         config = self.config
-        for path, key, value in self._fields():
+        for path, key, value in islice(self._fields(), _MAX_FIELDS):
             if self.facts.get(key) is None:
                 self.facts.add(key, value, self._origin(path))
         self._say("model.architecture", config.architectures, "architectures")
