@@ -192,9 +192,8 @@ def _tell(findings: list[Finding], out: Output) -> None:
 
 
 def _banner(out: Output, plan: Launch, ready: Ready, log: str) -> None:
-    from hybridctl.runtime.banner import lines
+    from hybridctl.runtime.banner import commands, lines
 
-    rows = lines(plan, ready, log)
     if out.mode == "json":
         proof = ready.proof
         out.json(
@@ -214,7 +213,9 @@ def _banner(out: Output, plan: Launch, ready: Ready, log: str) -> None:
         return
     from rich.text import Text
 
-    out.show("", Text(f"Ready after {ready.seconds:.0f} s", style="bold green"), _table(rows))
+    out.show("", Text(f"Ready after {ready.seconds:.0f} s", style="bold green"), _table(lines(plan, ready, log)), "")
+    for line in commands(plan, ready):
+        out.show(Text(line, style="green", no_wrap=True, overflow="ignore"))
 
 
 def _table(rows: list[tuple[str, str]]) -> Any:

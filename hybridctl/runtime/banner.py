@@ -15,23 +15,21 @@ def lines(launch: Launch, ready: Ready, log: str) -> list[tuple[str, str]]:
     """Rows (label, text); a label may be empty: the row goes on."""
     rows = [("model", f"{ready.model} ({launch.checkpoint.location})"), *injection(launch, ready)]
     rows.append(("address", launch.url))
-    key = " -H 'Authorization: Bearer …'" if launch.api_key else ""
-    local = launch.url.replace("127.0.0.1", "localhost")
-    if ready.generate:
-        body = json.dumps({"prompt": EXAMPLE, "max_tokens": 100})
-        rows.append(("try", f"curl {local}/generate{key} -d '{body}'"))
-    body = json.dumps({"model": ready.model, "prompt": EXAMPLE, "max_tokens": 100})
-    rows.append(
-        (
-            "" if ready.generate else "try",
-            f"curl {local}/v1/completions{key} -H 'Content-Type: application/json' -d '{body}'",
-        )
-    )
     if ready.proof:
         rows.append(("counters", f"{launch.url}/metrics: hybridctl_kernel_tokens_total by kernel"))
-        rows.append(("check", f"hybridctl verify {local}"))
     rows.append(("log", log))
     return rows
+
+
+def commands(launch: Launch, ready: Ready) -> list[str]:
+    """What to type next, each a line for copying."""
+    key = " -H 'Authorization: Bearer …'" if launch.api_key else ""
+    local = launch.url.replace("127.0.0.1", "localhost")
+    body = {"prompt": EXAMPLE, "max_tokens": 100}
+    out = [f"curl {local}/generate{key} -d '{json.dumps(body)}'"] if ready.generate else []
+    body = {"model": ready.model, **body}
+    out.append(f"curl {local}/v1/completions{key} -H 'Content-Type: application/json' -d '{json.dumps(body)}'")
+    return [*out, f"hybridctl verify {local}"] if ready.proof else out
 
 
 def injection(launch: Launch, ready: Ready | None = None) -> list[tuple[str, str]]:
@@ -52,7 +50,8 @@ def injection(launch: Launch, ready: Ready | None = None) -> list[tuple[str, str
         layers = worker["layers"]
         size = len(ready.proof.workers)
         where = f"{size} worker" + ("" if size == 1 else "s")
-        said = f"yes: {len(layers)} layers in {where}, proved by {len(ready.proof.registered)} processes"
+        processes = len(ready.proof.registered)
+        said = f"yes: {len(layers)} layers in {where}, proved by {processes} process" + ("" if processes == 1 else "es")
         rule = [str(line) for line in worker.get("banner", ())]
         frees = sorted({layer.get("frees_from") for layer in layers.values()} - {None})
     else:

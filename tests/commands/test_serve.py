@@ -25,7 +25,7 @@ def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_server_that_is_ready_ends_in_order(tmp_path: Path, number: int) -> None:
     with serving(tmp_path) as server:
-        server.until("\nlog ")
+        server.until("hybridctl verify")
         assert "yes: 4 layers in 1 worker" in server.out
         assert f"curl http://localhost:{server.port}/generate" in server.out
         assert "routing by position" in server.out
@@ -53,7 +53,7 @@ def test_asked_to_end_before_it_is_ready(tmp_path: Path, number: int, code: int)
 
 def test_asked_twice_it_does_not_wait(tmp_path: Path) -> None:
     with serving(tmp_path, mode="deaf") as server:
-        server.until("\nlog ")
+        server.until("hybridctl verify")
         server.process.send_signal(signal.SIGINT)
         assert not wait_for(lambda: server.process.poll() is not None, 2)
         assert server.end(signal.SIGINT, 10) == 137
@@ -62,7 +62,7 @@ def test_asked_twice_it_does_not_wait(tmp_path: Path) -> None:
 
 def test_killed_it_leaves_no_process_and_status_clears_the_rest(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        server.until("\nlog ")
+        server.until("hybridctl verify")
         server.end(signal.SIGKILL)
         assert wait_for(lambda: server.alive == [])
         (folder,) = server.runs
@@ -73,7 +73,7 @@ def test_killed_it_leaves_no_process_and_status_clears_the_rest(tmp_path: Path) 
 
 def test_a_killed_guard_takes_everything_with_it(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        server.until("\nlog ")
+        server.until("hybridctl verify")
         guard = next(pid for pid in server.alive if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
         os.kill(guard, signal.SIGKILL)
         assert server.end() == 137
@@ -82,7 +82,7 @@ def test_a_killed_guard_takes_everything_with_it(tmp_path: Path) -> None:
 
 def test_status_lists_a_running_server(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        server.until("\nlog ")
+        server.until("hybridctl verify")
         document = json.loads(run("--status", "--json", home=server.home).stdout)
         assert [r["state"] for r in document["running"]] == ["ready"]
         assert document["running"][0]["url"] == f"http://127.0.0.1:{server.port}"
@@ -104,7 +104,7 @@ def test_a_crash_is_told_in_one_finding_and_its_log_kept(tmp_path: Path) -> None
 
 def test_an_end_while_serving_is_a_failure(tmp_path: Path) -> None:
     with serving(tmp_path, mode="late-crash") as server:
-        server.until("\nlog ")
+        server.until("hybridctl verify")
         assert server.end() == 1
         assert "by itself with exit code 1 while serving" in server.err
         assert server.alive == []
@@ -142,7 +142,7 @@ def test_a_start_that_never_ends(tmp_path: Path) -> None:
 
 def test_without_the_dispatcher_no_proof_is_asked_for(tmp_path: Path) -> None:
     with serving(tmp_path, "--demo", "--no-hybrid", mode="no-proof") as server:
-        server.until("\nlog ")
+        server.until("/v1/completions")
         assert "no (--no-hybrid)" in server.out
         assert not (server.runs[0] / "model").exists()
         assert server.end(signal.SIGTERM) == 0
@@ -150,7 +150,7 @@ def test_without_the_dispatcher_no_proof_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_full_disk_costs_the_log_and_not_the_server(tmp_path: Path) -> None:
     with serving(tmp_path, "--demo", "--log-file", "/dev/full") as server:
-        server.until("\nlog ")
+        server.until("hybridctl verify")
         assert "the log is not written any more: /dev/full: No space left on device" in server.err
         assert server.end(signal.SIGTERM) == 0
         assert server.alive == []
