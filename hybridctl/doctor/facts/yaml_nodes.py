@@ -10,6 +10,7 @@ from hybridctl.doctor.facts.shell import Word, split_commands
 MAX_YAML = 65_536
 Node: TypeAlias = Any  # yaml.Node; PyYAML ships no types and is imported only when YAML is at hand
 _MAX_NODES = 20_000
+_MAX_PLAIN = 2_000
 
 
 def documents(text: str, offset: int, end: int) -> list[Node]:
@@ -70,14 +71,22 @@ def walk(root: Node) -> Iterator[Node]:
             stack += reversed(node.value)
 
 
-def plain(node: Node, depth: int = 0) -> Any:
-    """A tree as Python values; of the plain scalars, truth values and whole numbers are read, others stay text."""
-    if depth > 12:
+def plain(node: Node) -> Any:
+    """A tree as Python values; of the plain scalars, truth values and whole numbers are read, others stay text.
+
+    Aliases can make a short text an endless tree: after :data:`_MAX_PLAIN` nodes the rest is null.
+    """
+    return _plain(node, 0, [_MAX_PLAIN])
+
+
+def _plain(node: Node, depth: int, budget: list[int]) -> Any:
+    budget[0] -= 1
+    if depth > 12 or budget[0] < 0:
         return None
     if kind(node) == "mapping":
-        return {k.value: plain(v, depth + 1) for k, v in pairs(node)[:200]}
+        return {k.value: _plain(v, depth + 1, budget) for k, v in pairs(node)[:200]}
     if kind(node) == "sequence":
-        return [plain(v, depth + 1) for v in items(node)[:200]]
+        return [_plain(v, depth + 1, budget) for v in items(node)[:200] if budget[0] > 0]
     text = scalar(node)
     if text is None or node.style is not None:
         return text
