@@ -58,7 +58,10 @@ def state_dir() -> Path:
 
 
 def load_compiled(folder: Path, compile_one: Callable[[Path], dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every ``*.toml`` of a folder as plain tables, through a cache keyed by the names, sizes and times of the files."""
+    """Every ``*.toml`` of a folder as plain tables, through a cache keyed by the names, sizes and times of the files.
+
+    A name with a leading underscore is no table of its own: it holds what the others share.
+    """
     with os.scandir(folder) as scan:
         listing = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in scan if e.name.endswith(".toml"))
     key = hashlib.sha256(repr((str(folder), listing, 4)).encode()).hexdigest()[:24]
@@ -71,7 +74,7 @@ def load_compiled(folder: Path, compile_one: Callable[[Path], dict[str, Any]]) -
     if body and digest == _digest(body):
         rows: list[dict[str, Any]] = json.loads(body)
         return rows
-    rows = [compile_one(folder / name) for name, _, _ in listing]
+    rows = [compile_one(folder / name) for name, _, _ in listing if not name.startswith("_")]
     _keep(cached, json.dumps(rows).encode())
     return rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -180,12 +180,39 @@ def load(directory: Path | None = None) -> Knowledge:
     return Knowledge(Entry(**raw) for raw in load_compiled(folder, _compile_entry))
 
 
+PHRASES = "_phrases.toml"
+_PHRASE = re.compile(r"<<([a-z][a-z-]*)>>")
+
+
+def expand(value: Any, phrases: Mapping[str, str]) -> Any:
+    """Put the shared phrases into every text of an entry: ``<<hang>>`` becomes the group of its wordings.
+
+    Raises:
+        BrokenDataError: there is no such phrase.
+    """
+    if isinstance(value, dict):
+        return {key: expand(item, phrases) for key, item in value.items()}
+    if isinstance(value, list):
+        return [expand(item, phrases) for item in value]
+    if not isinstance(value, str) or "<<" not in value:
+        return value
+    missing = [name for name in _PHRASE.findall(value) if name not in phrases]
+    if missing:
+        raise BrokenDataError(f"{PHRASES} has no phrase {missing[0]!r}")
+    return _PHRASE.sub(lambda m: phrases[m[1]], value)
+
+
+@lru_cache(maxsize=4)
+def _phrases(path: Path) -> Mapping[str, str]:
+    return {k: f"(?:{'|'.join(v)})" for k, v in read_toml(path).items()} if path.is_file() else {}
+
+
 def _compile_entry(path: Path) -> dict[str, Any]:
     from pydantic import ValidationError
 
     from hybridctl.doctor.schema import EntryModel
 
-    raw = read_toml(path)
+    raw = expand(read_toml(path), _phrases(path.with_name(PHRASES)))
     try:
         entry = EntryModel.model_validate(raw)
     except ValidationError as error:
