@@ -72,8 +72,8 @@ def _match_key(key: str, matcher: Any, facts: Facts) -> Verdict:
     found = facts.all(key)
     if (spec := spec_of(key)) is not None and spec.kind == "text":
         # A report that does not mention a thing says neither that it was seen nor that it was not.
-        said = next((f for f in found if matches(key, f.value, matcher)), None)
-        return Verdict(True, [_evidence(said, matcher)]) if said else Verdict(None)
+        said = _all_evidence(key, found, matcher)
+        return Verdict(True, said) if said else Verdict(None)
     if not found:
         if key.startswith("flag.") and facts.flags_known():
             met = matcher == "<unset>" or matcher is False
