@@ -60,7 +60,7 @@ def main() -> int:
     subprocess.run([*HYBRIDCTL, "doctor"], check=False)
 
     title("hybridctl serve --demo")
-    line = [*HYBRIDCTL, "serve", "--demo", "--port", str(free_port()), "--json"]
+    line = [*HYBRIDCTL, "serve", "--demo", "--port", str(free_port()), "--json", "--", "--disable-uvicorn-access-log"]
     server = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
     try:
         ready = wait_ready(server)

@@ -34,7 +34,7 @@ def verify(
         Optional[str],  # noqa: UP045
         typer.Option("--api-key", help="Key of the server.", envvar="VLLM_API_KEY"),
     ] = None,
-    windows: Annotated[int, typer.Option("--windows", help="Windows of the demo's held-out text; 0: none.", min=0)] = 8,
+    windows: Annotated[int, typer.Option("--windows", help="Windows of the demo's held-out text; 0: none.", min=0)] = 4,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
