@@ -96,8 +96,10 @@ def _plain(node: Node, depth: int, budget: list[int]) -> Any:
 
 
 def word(node: Node, offset: int) -> Word:
-    """A scalar as one word."""
-    return Word(str(node.value), offset + node.start_mark.index, offset + node.end_mark.index)
+    """A scalar as one word; of anything else only the place, as its text would unfold every alias."""
+    return Word(
+        str(node.value) if kind(node) == "scalar" else "", offset + node.start_mark.index, offset + node.end_mark.index
+    )
 
 
 def words(node: Node, text: str, offset: int) -> list[Word]:
