@@ -20,6 +20,8 @@ USED: dict[str, tuple[str, ...] | None] = {
     "vllm:__version__": None,
     "vllm._custom_ops:cpu_attn_reshape_and_cache": ("key", "value", "key_cache", "value_cache", "slot_mapping", "isa"),
     "vllm.distributed:get_tensor_model_parallel_rank": (),
+    "vllm.entrypoints.openai.completion.protocol:CompletionRequest": None,
+    "vllm.entrypoints.openai.completion.protocol:CompletionResponse": None,
     "vllm.forward_context:get_forward_context": (),
     "vllm.forward_context:ForwardContext": ("no_compile_layers", "attn_metadata"),
     "vllm.logger:init_logger": ("name",),
