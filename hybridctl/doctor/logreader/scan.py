@@ -161,8 +161,10 @@ class _Sieve:
         direct = [d for d in self._direct if d in chunk]
         head = max(0, EDGE - self._seen_bytes)
         self._seen_bytes += len(chunk)
-        if fresh or direct or head or self._open_until >= start:
+        if direct or head or self._open_until >= start:
             self._walk(start, chunk, shapes, direct, head)
+        elif fresh:
+            self._hop(start, chunk, shapes, fresh)
         else:
             self._before.clear()
 
@@ -206,9 +208,46 @@ class _Sieve:
                 self._keep(number, line)
             before.append((number, line))
 
+    def _hop(self, start: int, chunk: bytes, shapes: list[bytes], fresh: set[bytes]) -> None:
+        """As :meth:`_walk`, from one line of a shape that matters to the next: a status line is one in a thousand."""
+        lines = chunk.split(b"\n")
+        present: dict[bytes, bool] = {}
+        hot = {shape for shape in fresh if self._may_say_more(self._known[shape], chunk, present)}
+        for index in [i for i, shape in enumerate(shapes) if shape in hot] if hot else ():
+            shape = shapes[index]
+            state = self._known.get(shape)
+            if state is None:  # every question about it was answered further up
+                continue
+            if state.count > PER_SHAPE:
+                self._check_repeated(start + index, lines[index], shape, state)
+                continue
+            first = max(0, index - BEFORE)
+            self._before.extend(enumerate(lines[first:index], start + first))
+            self._check(start + index, lines[index], shape, state)
+            if self._open_until > start + index:
+                self._walk(start + index + 1, b"\n".join(lines[index + 1 :]), shapes[index + 1 :], [], 0)
+                return
+        last = max(0, len(lines) - 1 - BEFORE)
+        self._before.extend(enumerate(lines[last:-1], start + last))
+
+    @staticmethod
+    def _may_say_more(state: _Shape, chunk: bytes, present: dict[bytes, bool]) -> bool:
+        """Whether a line of the shape in this chunk can matter: of a repeated one, only with a needle that is still asked for."""
+        if state.count <= PER_SHAPE or state.questions is None:
+            return True
+        for needle in state.questions:
+            if needle not in present:
+                present[needle] = needle in chunk
+        return any(present[needle] for needle in state.questions)
+
     def _check(self, number: int, line: bytes, shape: bytes, state: _Shape | None) -> None:
         if state is None:
             self._keep(number, line)
+            return
+        if state.count > PER_SHAPE:
+            self._check_repeated(number, line, shape, state)
+            if number <= self._open_until:
+                self._keep(number, line)
             return
         found = [n for n in state.needles if n in line]
         if not found:
@@ -216,9 +255,6 @@ class _Sieve:
                 self._keep(number, line)
             return
         state.count += 1
-        if state.count > PER_SHAPE:
-            self._check_repeated(number, line, shape, state)
-            return
         state.kept.append(number)
         self._keep(number, line, always=True)
         if not self._marks.isdisjoint(found):
