@@ -212,10 +212,11 @@ class _Sieve:
         """As :meth:`_walk`, from one line of a shape that matters to the next: a status line is one in a thousand."""
         lines = chunk.split(b"\n")
         present: dict[bytes, bool] = {}
-        hot = {shape for shape in fresh if self._may_say_more(self._known[shape], chunk, present)}
+        known = self._known
+        hot = {s for s in fresh if (state := known.get(s)) is not None and self._may_say_more(state, chunk, present)}
         for index in [i for i, shape in enumerate(shapes) if shape in hot] if hot else ():
             shape = shapes[index]
-            state = self._known.get(shape)
+            state = known.get(shape)
             if state is None:  # every question about it was answered further up
                 continue
             if state.count > PER_SHAPE:
