@@ -9,6 +9,8 @@ from typing import BinaryIO
 from hybridctl.doctor.diagnose import Inputs, diagnose
 from hybridctl.doctor.findings import Finding
 
+# A process that was killed says nothing; another one tells of it.
+_VANISHED = re.compile(r"Worker proc \S+ died unexpectedly|engine core exited unexpectedly|Engine core proc \S+ died")
 _PLUGIN = re.compile(r"Failed to load plugin (\S+)")
 
 
@@ -27,12 +29,16 @@ def read(transcript: BinaryIO, line: str) -> Aftermath:
     Args:
         line: its launch line.
     """
+    gone = _VANISHED.search(transcript.read().decode("utf-8", "replace"))
+    transcript.seek(0)
     result = diagnose(Inputs(log=transcript, command=line))
     log = result.log
     error = ""
     if log is not None and log.innermost is not None:
         named = f"{log.innermost.type}: " if log.innermost.type else ""
         error = named + log.innermost.message
+    if gone and (not error or "EngineDeadError" in error):
+        error = f"{gone[0]}, without a word of its own: killed from outside, or by the kernel for want of memory (dmesg tells)"
     # A warning on the way explains no end: only what stands in an error does.
     heavy = {hit.entry_id for hit in log.hits if hit.weight > 1} if log is not None else set()
     causes = (f for f in result.findings if f.id in heavy and f.severity == "error")

@@ -162,12 +162,14 @@ class Server:
     def _end(self, code: int, error: HybridctlError | None, follower: Follower) -> Ended:
         log = str(self._log)
         if error is not None:
-            reason = str(error)
-            if isinstance(error, ProofError) and (why := aftermath.plugin_trouble(follower.transcript())):
-                reason += f". vLLM's log says why: {why}"
-            return Ended(EXIT_FAILURE, reason, None, log)
+            trouble = aftermath.plugin_trouble(follower.transcript()) if isinstance(error, ProofError) else ""
+            return Ended(EXIT_FAILURE, str(error) + (f". vLLM's log says why: {trouble}" if trouble else ""), None, log)
         if self._asked is not None:
             return Ended(code if self.ready is not None else 128 + self._asked)
+        if self.launch.routed and (trouble := aftermath.plugin_trouble(follower.transcript())):
+            # vLLM then stops at the overlay's architecture, which is not the cause.
+            reason = f"vLLM ended with exit code {code}, for it could not load hybridctl's plugin: {trouble}"
+            return Ended(code or EXIT_FAILURE, reason, None, log)
         after = aftermath.read(follower.transcript(), self.launch.line())
         when = "while serving" if self.ready is not None else f"while {self._phases.words}"
         reason = f"vLLM ended by itself with exit code {code} {when}" + (f": {after.error}" if after.error else "")

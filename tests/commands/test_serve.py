@@ -126,6 +126,13 @@ def test_healthy_is_not_ready(tmp_path: Path, mode: str, line: str) -> None:
         assert server.alive == []
 
 
+def test_a_plugin_that_fails_to_import_is_named_as_the_cause(tmp_path: Path) -> None:
+    with serving(tmp_path, mode="unknown-name") as server:
+        assert server.end() == 1
+        assert "could not load hybridctl's plugin: ImportError: cannot import name 'gone' from 'vllm'" in server.err
+        assert "ERROR" not in server.out
+
+
 def test_every_rank_must_prove_itself(tmp_path: Path) -> None:
     with serving(tmp_path, "--demo", "--tensor-parallel-size", "2") as server:
         assert server.end() == 3

@@ -1,7 +1,7 @@
 """Stands in for vLLM: prints what a start of vLLM 0.32 printed, then answers. Arguments are those of a real launch.
 
 FAKE_MODE: ready (default), crash (dies while loading), late-crash (dies while serving), no-proof, half-proof (one worker of two),
-bad-plugin, no-completion, deaf (ignores SIGTERM), silent (never listens).
+bad-plugin, unknown-name (what vLLM really does then), no-completion, deaf (ignores SIGTERM), silent (never listens).
 Every mode starts a "worker" in a session of its own, which ignores SIGTERM when FAKE_MODE is deaf.
 """
 
@@ -44,6 +44,10 @@ BAD_PLUGIN = """\
 ERROR 11-29 22:00:06 [__init__.py:73] Failed to load plugin hybridctl
 ERROR 11-29 22:00:06 [__init__.py:73] Traceback (most recent call last):
 ERROR 11-29 22:00:06 [__init__.py:73] ImportError: cannot import name 'gone' from 'vllm'
+"""
+UNKNOWN = """\
+(APIServer pid={pid}) pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+(APIServer pid={pid})   Value error, Model architectures ['HybridCtlQwen3ForCausalLM'] are not supported for now.
 """
 DONE = "(APIServer pid={pid}) INFO:     Application startup complete.\n"
 
@@ -104,6 +108,10 @@ def main() -> None:
     say(START, worker=worker)
     if MODE == "bad-plugin":
         say(BAD_PLUGIN)
+    if MODE == "unknown-name":
+        say(BAD_PLUGIN)
+        say(UNKNOWN)
+        sys.exit(1)
     if MODE == "crash":
         say(CRASH, worker=worker)
         sys.exit(1)

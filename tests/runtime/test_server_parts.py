@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -16,7 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridctl.errors import HybridctlError, UsageError
-from hybridctl.runtime import checkpoint, follow, guard, launch, overlay_min, progress, ready, run_dir, target
+from hybridctl.runtime import (
+    aftermath,
+    checkpoint,
+    follow,
+    guard,
+    launch,
+    overlay_min,
+    progress,
+    ready,
+    run_dir,
+    target,
+)
 from hybridctl.runtime.checkpoint import Checkpoint
 from hybridctl.runtime.target import Target
 
@@ -219,3 +231,32 @@ def test_a_run_directory_without_room(tmp_path: Path, monkeypatch: pytest.Monkey
         run.note(state="ready")
     run.fail("why")
     assert not run.path.exists()
+
+
+DEAD_WORKER = """\
+(APIServer pid=1) INFO:     Application startup complete.
+(EngineCore pid=2) ERROR 11-29 22:41:49 [multiproc_executor.py:315] Worker proc VllmWorker-0 died unexpectedly (exit code: None), \
+shutting down executor.
+(EngineCore pid=2) ERROR 11-29 22:41:49 [core.py:1512] EngineCore encountered a fatal error.
+"""
+DEAD_ENGINE = """\
+(APIServer pid=1) INFO:     Application startup complete.
+(APIServer pid=1) WARNING 11-29 22:41:23 [core_client.py:817] [shutdown] MPClient: engine core exited unexpectedly; starting cleanup
+(APIServer pid=1) ERROR 11-29 22:41:23 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an \
+issue. See stack trace (above) for the root cause.
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "words"), [(DEAD_WORKER, "Worker proc VllmWorker-0 died"), (DEAD_ENGINE, "engine core exited unexpectedly")]
+)
+def test_a_process_that_was_killed_is_named(log: str, words: str) -> None:
+    after = aftermath.read(io.BytesIO(log.encode()), "vllm serve x")
+    assert words in after.error
+    assert "killed from outside" in after.error
+
+
+@given(st.binary(max_size=300))
+def test_any_log_has_an_aftermath(data: bytes) -> None:
+    aftermath.read(io.BytesIO(data), "vllm serve x")
+    aftermath.plugin_trouble(io.BytesIO(data))
