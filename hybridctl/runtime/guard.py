@@ -18,6 +18,8 @@ from collections.abc import Callable
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL = 0.25
+SHARED = "/dev/shm/vllm_dist_"
+"""Shared memory of vLLM's CPU ranks, which it leaves behind even when it ends in order."""
 REST = 5.0
 """Seconds that leftover processes get between SIGTERM and SIGKILL."""
 
@@ -109,6 +111,24 @@ def clear(seconds: float, wait: Callable[[float], object]) -> None:
         left = descendants(os.getpid())
 
 
+def shared_memory() -> set[str]:
+    """Files of shared memory that processes below this one have mapped."""
+    found = set()
+    for pid in descendants(os.getpid()):
+        try:
+            with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as handle:  # noqa: PTH123
+                found |= {SHARED + line.rstrip("\n").partition(SHARED)[2] for line in handle if SHARED in line}
+        except OSError:
+            continue
+    return {path.removesuffix(" (deleted)") for path in found}
+
+
+def unlink(paths: set[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
+
+
 def main(argv: list[str]) -> int:
     parent, grace, report = int(argv[0]), float(argv[1]), int(argv[2])
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
@@ -120,21 +140,29 @@ def main(argv: list[str]) -> int:
         os.write(report, f"{child}\n".encode())
     os.close(report)
     deadline = float("inf")
+    begun = time.monotonic()
+    look, shared = 5.0, set[str]()
     while True:
         got = signal.sigtimedwait(signals, POLL)
+        if time.monotonic() - begun > look:
+            look = look + 5.0 if look < 120.0 else look * 2.0  # ranks map theirs once, while they start
+            shared |= shared_memory()
         asked = got is not None and got.si_signo != signal.SIGCHLD
         if os.getppid() != parent or asked:
             if deadline == float("inf"):
+                shared |= shared_memory()
                 send([child], signal.SIGTERM)
                 deadline = time.monotonic() + grace
             elif asked and got is not None and got.si_signo == signal.SIGINT:
                 deadline = 0.0  # asked again: no more patience
         code = reap(child)
         if code is not None:
+            shared |= shared_memory()
             break
         if time.monotonic() > deadline:
             send(descendants(os.getpid()), signal.SIGKILL)
     clear(REST if deadline > 0 else 0.0, lambda seconds: signal.sigtimedwait({signal.SIGCHLD}, seconds))
+    unlink(shared)
     return code if code >= 0 else 128 - code
 
 

@@ -16,6 +16,11 @@ from fake_vllm import make_environment, serving, wait_for
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it")
 
 
+def shared_by(pid: int) -> list[Path]:
+    """Shared memory of vLLM that a process holds."""
+    return [p.resolve() for p in Path(f"/proc/{pid}/fd").glob("*") if "/dev/shm/vllm_dist_" in str(p.resolve())]
+
+
 def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "hybridctl", "serve", *arguments]
     env = {**os.environ, "HYBRIDCTL_HOME": str(home), "HF_HUB_OFFLINE": "1"}
@@ -38,9 +43,12 @@ def test_a_server_that_is_ready_ends_in_order(tmp_path: Path, number: int) -> No
         assert overlay["architectures"] == ["HybridCtlQwen3ForCausalLM"]
         assert (folder / "model" / "model.safetensors").is_symlink()
         assert len(server.alive) >= 4  # serve, guard, server, worker
+        assert wait_for(lambda: any(shared_by(pid) for pid in server.alive))
+        shared = {path for pid in server.alive for path in shared_by(pid)}
         assert server.end(number) == 0
         assert server.alive == []
         assert server.runs == []
+        assert not any(path.exists() for path in shared)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -19,9 +19,17 @@ from pathlib import Path
 
 MODE = os.environ.get("FAKE_MODE", "ready")
 PORT = int(sys.argv[sys.argv.index("--port") + 1])
-WORKER = (
-    "import signal,sys,time\nif sys.argv[1] == 'deaf': signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)"
-)
+WORKER = """
+import mmap, signal, sys, time
+if sys.argv[1] == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+shared = open(sys.argv[2], "w+b")
+shared.write(b"x" * 4096)
+shared.flush()
+mapped = mmap.mmap(shared.fileno(), 0)
+time.sleep(600)
+"""
+SHARED = f"/dev/shm/vllm_dist_fake{os.getpid()}-tp:0-[0-1]-cpushm_0"
 START = """\
 INFO 11-29 22:00:01 [__init__.py:232] Automatically detected platform cpu.
 (APIServer pid={pid}) INFO 11-29 22:00:04 [utils.py:240] non-default args: {{'port': 8000}}
@@ -104,7 +112,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif MODE != "silent":
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
-    worker = subprocess.Popen([sys.executable, "-c", WORKER, MODE], start_new_session=True).pid
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, MODE, SHARED], start_new_session=True).pid
     say(START, worker=worker)
     if MODE == "bad-plugin":
         say(BAD_PLUGIN)

@@ -155,3 +155,6 @@ def serving(folder: Path, *arguments: str, mode: str = "ready", **env: str) -> I
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         server.process.wait(10)
+        for path in Path("/dev/shm").glob("vllm_dist_fake*"):  # of a guard that was killed
+            if not Path(f"/proc/{path.name[14:].partition('-')[0]}").exists():
+                path.unlink(missing_ok=True)
