@@ -15,7 +15,7 @@ _SAFE = re.compile(r"--?[\w.-]+(?:[ =](?:'[^'\n]*'|[\w./:,+-]+))?")
 
 def complete(finding: Finding, facts: Facts) -> None:
     """Carry the rest of the user's flags over to each ``vllm serve`` line of the fix."""
-    if facts.value("command.form") not in ("serve", "module"):
+    if facts.value("engine") != "vllm" or facts.value("command.form") not in ("serve", "module"):
         return
     blamed = {item.fact.split(".")[1] for item in finding.evidence if item.fact.startswith("flag.")}
     finding.fix = [Fix(f.text, _carry(f.command, blamed, facts)) for f in finding.fix]

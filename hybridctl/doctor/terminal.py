@@ -145,7 +145,7 @@ def _evidence_text(origin: str, fact: str, value: str, expected: str) -> Text:
         text.append(value, style="default")
     else:
         text.append(f"{fact} {value}", style="default")
-        if expected:
+        if expected and fact != "report.said":  # its rule is a page of wordings
             text.append(f"  (rule: {expected})")
     return text
 

@@ -37,5 +37,7 @@ def test_the_negated_form_counts_as_the_flag() -> None:
 
 
 def test_other_commands_are_left_alone() -> None:
+    sglang = "python3 -m sglang.launch_server --model-path Q/M --tp-size 8 --trust-remote-code"
+    assert completed(sglang, "vllm serve Q/M --enable-expert-parallel") == "vllm serve Q/M --enable-expert-parallel"
     assert completed("vllm serve Q/M --port 1", "uv pip install vllm") == "uv pip install vllm"
     assert completed("docker run vllm/vllm-openai:latest --model Q/M --port 1", "vllm serve Q/M") == "vllm serve Q/M"

@@ -31,6 +31,12 @@ _COMPLAINT = re.compile(
     r"拖慢|重复|乱码|感叹号|卡住|报错",
     re.IGNORECASE,
 )
+# Words about the report itself ("list cut off in the excerpt", "log truncated") say nothing of the server.
+_ABOUT_THE_PASTE = re.compile(
+    r"\bexcerpt\b|\b(?:list|logs?|paste|traceback|trace) (?:is |was |were )?(?:cut|truncat|shortened|abridged)|"
+    r"(?:cut off|truncated|shortened) (?:list|log|paste|trace)",
+    re.IGNORECASE,
+)
 _RATE = re.compile(r"\d\s*(?:tok(?:en)?s?\s?(?:/|per)\s?s|t/s\b|tps\b)", re.IGNORECASE)
 _WORDS = re.compile(r"(?:[^\W\d_]{2,}[,.;:!?]?\s+){3,}")
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{4,}")
@@ -70,6 +76,8 @@ def parse(lines: Sequence[Line]) -> Found:
 
 
 def _is_remark(text: str, split: tuple[str, str] | None) -> bool:
+    if _ABOUT_THE_PASTE.search(text):
+        return False
     if split:
         label = split[0].replace("_", " ").replace("-", " ")
         if _SEEN.search(label + " ") or _RATE.search(split[1]):

@@ -68,3 +68,15 @@ def test_a_long_paste_keeps_a_bounded_number() -> None:
 @given(st.text(max_size=400))
 def test_any_text_is_read(text: str) -> None:
     parse_env_text(f"symptom : {text}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gpus_note : list cut off in the stored excerpt, at least two",
+        "note : log truncated here",
+        "note: the traceback is cut",
+    ],
+)
+def test_words_about_the_paste_are_no_symptom(line: str) -> None:
+    assert parse_env_text(line).get("report.said") is None
