@@ -10,18 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as nnf
 from torch import Tensor
 
-FLOOR = 1e-6  # elu + 1 underflows to 0
+FLOOR = 1e-6  # exp of a very negative number underflows to 0
 
 
 def features(x: Tensor, projection: Tensor | None) -> Tensor:
-    """φ(x) = elu(W x) + 1. x [..., H_k, g, D] → [..., H_k, g, F]; projection [H_k, F, D] or None."""
+    """φ(x) = elu(W x) + 1. x [..., H_k, g, D] → [..., H_k, g, F]; projection [H_k, F, D] or None.
+
+    Below 0 that is exp(x), and it is computed so: 1 + (exp(x) − 1) in float32 rounds away what a trained model relies on.
+    """
     x = x.float()
     if projection is not None:
         x = torch.einsum("...hgd,hfd->...hgf", x, projection)
-    return nnf.elu(x) + 1.0
+    return torch.where(x > 0, x + 1.0, x.clamp_max(0.0).exp())
 
 
 def absorb(key: Tensor, value: Tensor, projection: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +10,15 @@ from typing import Any
 
 import pytest
 
-# Before vLLM is imported: in-process engines, the plugin on, no network.
-os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-os.environ.setdefault("VLLM_PLUGINS", "hybridctl")
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+# Before vLLM is imported: in-process engines, the plugin on, no network. Where there is none, the other tests of this process
+# must not find these settings.
+if importlib.util.find_spec("vllm") is not None:
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    os.environ.setdefault("VLLM_PLUGINS", "hybridctl")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 
 
 @pytest.fixture(autouse=True)
