@@ -9,18 +9,12 @@ so have in common.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from hybridctl.data import recipes_dir
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from hybridctl.data import read_toml, recipes_dir
 
 _LONGEST = 200
 _VENDOR_TEXT = """
@@ -153,7 +147,7 @@ def _common(words: tuple[str, ...]) -> Gpu | None:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[tuple[str, ...], Gpu]:
-    document = tomllib.loads((recipes_dir() / "tables" / "gpus.toml").read_text(encoding="utf-8"))
+    document = read_toml(recipes_dir() / "tables" / "gpus.toml")
     return dict(_rows(document))
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from hybridctl.commands._options import JsonOption, QuietOption, VerboseOption
+
+if TYPE_CHECKING:
+    from hybridctl.doctor.diagnose import Diagnosis, Inputs
+    from hybridctl.output import Output
 
 
 class FailOn(str, Enum):
@@ -110,12 +114,10 @@ def doctor(
         raise typer.Exit(EXIT_FINDINGS)
 
 
-def _check_inputs(inputs: object, alone: bool) -> None:
+def _check_inputs(inputs: Inputs, alone: bool) -> None:
     """Refuse what can't be read at all; what holds a little is read as far as it goes."""
-    from hybridctl.doctor.diagnose import Inputs
     from hybridctl.errors import UsageError
 
-    assert isinstance(inputs, Inputs)
     if inputs.config is not None:
         from hybridctl.model.config import read_config
 
@@ -152,13 +154,9 @@ def _write_facts(path: Path, document: dict[str, object]) -> None:
         raise UsageError(f"--facts: can't write {path}: {why}") from error
 
 
-def _show(out: object, result: object, chosen: Format, verbose: bool) -> None:
+def _show(out: Output, result: Diagnosis, chosen: Format, verbose: bool) -> None:
     from hybridctl.doctor import report
-    from hybridctl.doctor.diagnose import Diagnosis
-    from hybridctl.output import Output
 
-    assert isinstance(out, Output)
-    assert isinstance(result, Diagnosis)
     if chosen is Format.json:
         out.json(report.to_json(result))
     elif chosen is Format.markdown:

@@ -155,9 +155,9 @@ def _information(finding: Finding, verbose: bool) -> list[RenderableType]:
     text.append(f"  {finding.id}", style="dim")
     out: list[RenderableType] = [text]
     rows = _rows(finding, verbose)
-    wanted = rows if verbose else [r for r in rows if r[0] in ("why",)] if finding.id == "unrecognised-error" else []
-    if finding.id == "unrecognised-error":
-        wanted = [r for r in rows if r[0] in ("seen", "why")]
+    # Of an unknown error the line itself is the news, so it is shown at any verbosity.
+    short = [r for r in rows if r[0] in ("seen", "why")] if finding.id == "unrecognised-error" else []
+    wanted = rows if verbose and not short else short
     if wanted:
         out += fields(wanted, indent=2, width=7, gap=1)
     return out

@@ -9,7 +9,8 @@ from typing import Any
 import hybridctl
 from hybridctl.doctor.facts.child import Child, ChildError
 from hybridctl.doctor.facts.gpu_facts import gpu_statements
-from hybridctl.doctor.facts.model import Fact, Origin
+from hybridctl.doctor.facts.local_read import local_fact
+from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.facts.statements import GpuRow
 from hybridctl.doctor.findings import Unknown
 
@@ -45,9 +46,11 @@ def nvml_facts(document: Any) -> tuple[list[Fact], list[Unknown]]:
     facts: list[Fact] = []
     unknown: list[Unknown] = []
     if driver := document.get("driver"):
-        facts.append(_fact("driver.version", driver, f"NVML driver version {driver}"))
+        facts.append(local_fact("driver.version", driver, f"NVML driver version {driver}"))
     if cuda := document.get("cuda"):
-        facts.append(_fact("driver.cuda", f"{cuda // 1000}.{cuda % 1000 // 10}", f"NVML CUDA driver version {cuda}"))
+        facts.append(
+            local_fact("driver.cuda", f"{cuda // 1000}.{cuda % 1000 // 10}", f"NVML CUDA driver version {cuda}")
+        )
     listing = [
         GpuRow(
             name=gpu["name"],
@@ -70,9 +73,5 @@ def _ranked(listing: list[GpuRow]) -> list[Fact]:
     """Where the driver states and the table knows one key, what the driver states."""
     best: dict[str, Fact] = {}
     for s in sorted(gpu_statements(listing), key=lambda s: s.rank):
-        best.setdefault(s.key, _fact(s.key, s.value, s.quote))
+        best.setdefault(s.key, local_fact(s.key, s.value, s.quote))
     return list(best.values())
-
-
-def _fact(key: str, value: Any, quote: str) -> Fact:
-    return Fact(key, value, Origin("local", None, quote))

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hybridctl.doctor.facts.child import Child, ChildError
-from hybridctl.doctor.facts.model import Fact, Origin
+from hybridctl.doctor.facts.local_read import head, local_fact
+from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.facts.package_names import normalise
 from hybridctl.doctor.facts.statements import cuda_of_tag
 from hybridctl.doctor.findings import Unknown
@@ -76,14 +77,14 @@ def other_interpreter(python: str) -> Interpreter:
 
 def package_facts(interpreter: Interpreter) -> tuple[list[Fact], list[Unknown]]:
     """Python, every installed distribution, and what torch was built for. Two versions of one package are two facts."""
-    facts = [_fact("platform.python", interpreter.version, interpreter.executable)]
+    facts = [local_fact("platform.python", interpreter.version, interpreter.executable)]
     seen: set[tuple[str, str]] = set()
     for entry in dict.fromkeys(interpreter.path):
         for name, version, quote in _distributions(entry):
             key = f"pkg.{normalise(name)}"
             if (key, version) not in seen:
                 seen.add((key, version))
-                facts.append(_fact(key, version, quote))
+                facts.append(local_fact(key, version, quote))
     facts += _built_for(facts, interpreter.path)
     if seen:
         return facts, []
@@ -100,7 +101,7 @@ def _distributions(folder: str) -> Iterable[tuple[str, str, str]]:
         if dist := _DIST.fullmatch(name):
             yield dist[1], dist[2], name
         elif egg := _EGG.fullmatch(name):
-            info = _PKG_INFO.search(_head(Path(folder) / name / "PKG-INFO"))
+            info = _PKG_INFO.search(head(Path(folder) / name / "PKG-INFO"))
             if info:
                 yield egg[1], info[1], f"{name}/PKG-INFO: {info[0]}"
 
@@ -109,29 +110,17 @@ def _built_for(facts: list[Fact], path: Iterable[str]) -> list[Fact]:
     """``torch/version.py`` says it in plain text; vLLM says it in its version."""
     built: list[Fact] = []
     for entry in path:
-        text = _head(Path(entry) / "torch" / "version.py")
+        text = head(Path(entry) / "torch" / "version.py")
         if not text:
             continue
         for name, version in _ASSIGNED.findall(text):
             key, build = ("torch.cuda", "cuda") if name == "cuda" else ("torch.rocm", "rocm")
             quote = f"torch/version.py: {name} = {version!r}"
-            built += [_fact(key, version, quote), _fact("torch.build", build, quote)]
+            built += [local_fact(key, version, quote), local_fact("torch.build", build, quote)]
         if not built and "+cpu" in text:
-            built.append(_fact("torch.build", "cpu", "torch/version.py: +cpu"))
+            built.append(local_fact("torch.build", "cpu", "torch/version.py: +cpu"))
         break
     for fact in facts:
         if fact.key == "pkg.vllm" and (cuda := cuda_of_tag(str(fact.value))):
-            built.append(_fact("vllm.cuda", cuda, fact.origin.quote))
+            built.append(local_fact("vllm.cuda", cuda, fact.origin.quote))
     return built
-
-
-def _head(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as handle:
-            return handle.read(65536)
-    except OSError:
-        return ""
-
-
-def _fact(key: str, value: str, quote: str) -> Fact:
-    return Fact(key, value, Origin("local", None, quote))

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hybridctl.doctor.facts.model import Fact, Origin, Value
+from hybridctl.doctor.facts.local_read import head, local_fact
+from hybridctl.doctor.facts.model import Fact
 
 # By name, never by pattern: a variable that holds a token must not get into a report because somebody named it so.
 VARIABLES = (
@@ -81,65 +82,53 @@ def system_facts(root: Path = Path("/"), environ: Mapping[str, str] = os.environ
 def _system(root: Path, environ: Mapping[str, str]) -> Iterable[Fact]:
     system = {"linux": "linux", "darwin": "macos", "win32": "windows", "cygwin": "windows"}.get(sys.platform)
     if system:
-        yield _fact("platform.os", system, sys.platform)
+        yield local_fact("platform.os", system, sys.platform)
     kernel = platform.release()
     if system == "linux" and kernel:
-        yield _fact("platform.kernel", kernel, kernel)
+        yield local_fact("platform.kernel", kernel, kernel)
         wsl = "microsoft" in kernel.lower()
-        yield _fact("platform.wsl", wsl, kernel)
-        if pretty := _PRETTY.search(_read(root / "etc/os-release")):
-            yield _fact("platform.distro", pretty[1], pretty[0])
+        yield local_fact("platform.wsl", wsl, kernel)
+        if pretty := _PRETTY.search(head(root / "etc/os-release")):
+            yield local_fact("platform.distro", pretty[1], pretty[0])
     if machine := platform.machine():
-        yield _fact("platform.arch", machine, machine)
+        yield local_fact("platform.arch", machine, machine)
     if hasattr(os, "confstr") and "CS_GNU_LIBC_VERSION" in os.confstr_names:
         library = os.confstr("CS_GNU_LIBC_VERSION") or ""
         if version := re.search(r"\d+\.\d+", library):
-            yield _fact("platform.glibc", version[0], library)
+            yield local_fact("platform.glibc", version[0], library)
 
 
 def _memory(root: Path) -> Iterable[Fact]:
-    if total := _MEM_TOTAL.search(_read(root / "proc/meminfo")):
-        yield _fact("platform.ram_gib", round(int(total[1]) / 1024**2, 2), total[0])
+    if total := _MEM_TOTAL.search(head(root / "proc/meminfo")):
+        yield local_fact("platform.ram_gib", round(int(total[1]) / 1024**2, 2), total[0])
     try:
         shm = os.statvfs(root / "dev/shm")
     except (OSError, AttributeError):
         return  # not a Linux machine
     size = round(shm.f_blocks * shm.f_frsize / 1024**3, 4)
-    yield _fact("platform.shm_gib", size, f"/dev/shm: {size} GiB")
+    yield local_fact("platform.shm_gib", size, f"/dev/shm: {size} GiB")
 
 
 def _container(root: Path, environ: Mapping[str, str]) -> Iterable[Fact]:
     """Marks that container engines leave. That none is seen proves nothing, so it says nothing."""
     for mark in (".dockerenv", "run/.containerenv"):
         if (root / mark).exists():
-            yield _fact("platform.container", True, f"/{mark}")
+            yield local_fact("platform.container", True, f"/{mark}")
             return
     if "KUBERNETES_SERVICE_HOST" in environ:
-        yield _fact("platform.container", True, "KUBERNETES_SERVICE_HOST is set")
-    elif mark_found := _CGROUP.search(_read(root / "proc/1/cgroup")):
-        yield _fact("platform.container", True, f"/proc/1/cgroup: {mark_found[0]}")
+        yield local_fact("platform.container", True, "KUBERNETES_SERVICE_HOST is set")
+    elif mark_found := _CGROUP.search(head(root / "proc/1/cgroup")):
+        yield local_fact("platform.container", True, f"/proc/1/cgroup: {mark_found[0]}")
 
 
 def _toolkit(root: Path, environ: Mapping[str, str]) -> Iterable[Fact]:
     for home in (environ.get("CUDA_HOME"), environ.get("CUDA_PATH"), str(root / "usr/local/cuda")):
-        if home and (version := _CUDA_JSON.search(_read(Path(home) / "version.json"))):
-            yield _fact("cuda.toolkit", version[1], f"{home}/version.json: {version[1]}")
+        if home and (version := _CUDA_JSON.search(head(Path(home) / "version.json"))):
+            yield local_fact("cuda.toolkit", version[1], f"{home}/version.json: {version[1]}")
             return
 
 
 def _variables(environ: Mapping[str, str]) -> Iterable[Fact]:
     for name in VARIABLES:
         if name in environ:
-            yield _fact(f"env.{name}", environ[name], f"{name}={environ[name]}")
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as handle:
-            return handle.read(65536)
-    except OSError:
-        return ""
-
-
-def _fact(key: str, value: Value, quote: str) -> Fact:
-    return Fact(key, value, Origin("local", None, quote))
+            yield local_fact(f"env.{name}", environ[name], f"{name}={environ[name]}")
