@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import configparser
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hybridctl.errors import UsageError
 
@@ -89,16 +87,10 @@ def look(python: str | None = None) -> Target:
 
 def entry_points(path: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Names of vLLM's entry points by group, from the ``entry_points.txt`` files of an import path."""
+    from hybridctl.doctor.facts.local_dists import entry_points as declared
+
     found: dict[str, dict[str, None]] = {}
-    for folder in dict.fromkeys(path):
-        for file in sorted(Path(folder or ".").glob("*.*-info/entry_points.txt")):
-            parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
-            parser.optionxform = str  # type: ignore[assignment, method-assign]
-            try:
-                parser.read_string(file.read_text(encoding="utf-8", errors="replace"))
-            except (OSError, configparser.Error):
-                continue  # a package with a broken file has no entry points for vLLM either
-            for group in GROUPS:
-                if parser.has_section(group):
-                    found.setdefault(group, {}).update(dict.fromkeys(parser.options(group)))
+    for point in declared(path, "vllm."):
+        if point.group in GROUPS:
+            found.setdefault(point.group, {})[point.name] = None
     return {group: tuple(names) for group, names in found.items()}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from hybridctl.doctor.facts.child import ChildError
+from hybridctl.doctor.facts.local_dists import plugin_facts
 from hybridctl.doctor.facts.local_nvml import finish_nvml, start_nvml
 from hybridctl.doctor.facts.local_packages import other_interpreter, package_facts, this_interpreter
 from hybridctl.doctor.facts.local_system import system_facts
+from hybridctl.doctor.facts.local_vllm import vllm_facts
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Unknown
 
@@ -38,6 +40,8 @@ def collect_local(python: str | None = None) -> tuple[Facts, list[Unknown]]:
         packages, missing = package_facts(interpreter)
         facts.extend(packages)
         unknown += missing
+        facts.extend(vllm_facts(interpreter.path))
+        facts.extend(plugin_facts(interpreter.path))
     if nvml is not None:
         found, missing = finish_nvml(nvml)
         facts.extend(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from hybridctl.doctor.facts.model import Fact, Origin, Value
@@ -19,3 +20,22 @@ def head(path: Path) -> str:
 def local_fact(key: str, value: Value, quote: str) -> Fact:
     """A fact with origin ``local``."""
     return Fact(key, value, Origin("local", None, quote))
+
+
+def regular_bytes(path: Path, limit: int) -> bytes | str:
+    """The content of a regular file of at most ``limit`` bytes, or in a few words why there is none: a pipe would hang the run."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return "no regular file"
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except FileNotFoundError:
+        return "missing"
+    except (OSError, ValueError) as error:
+        return f"not readable ({getattr(error, 'strerror', None) or error})"
+    return data if len(data) <= limit else f"larger than {limit} bytes"
+
+
+def printable(text: str) -> str:
+    """A file's name as text: its bytes may be no text, or move a cursor, and those are shown as question marks."""
+    return "".join(c if c.isprintable() else "?" for c in text.encode("utf-8", "replace").decode("utf-8"))
