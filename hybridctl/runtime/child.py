@@ -85,6 +85,10 @@ class Child:
     def hurry(self) -> None:
         self._signal(signal.SIGINT)
 
+    def serves(self) -> None:
+        """Tell the guard that the command serves: from now on it ends requests in order, and is asked to end only once."""
+        self._signal(signal.SIGUSR1)
+
     def processes(self) -> dict[int, str]:
         """Living processes of the command by pid, with the title that they gave themselves."""
         out = {}
@@ -101,6 +105,10 @@ class Child:
 
     def _sweep(self) -> None:
         """The guard itself was killed: end what it guarded."""
-        while left := [pid for pid in guard.descendants(os.getpid()) if pid not in self._others]:
-            guard.send(left, signal.SIGKILL)
-            time.sleep(0.05)
+
+        def left() -> list[int]:
+            return [pid for pid in guard.descendants(os.getpid()) if pid not in self._others]
+
+        shared = guard.shared_memory(left())
+        guard.kill(left, time.sleep)
+        guard.unlink(shared)

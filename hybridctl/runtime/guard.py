@@ -3,6 +3,7 @@
 Run as a script (``python -I -S guard.py PARENT GRACE REPORT_FD -- COMMAND…``) in a session of its own, from the main thread of
 the parent: standard library only, a few megabytes. It asks the kernel for SIGTERM when that parent dies, adopts whatever processes
 the command leaves behind, and ends them in order: the command first, which ends its workers, then what is left, then by force.
+SIGTERM and SIGHUP: end; SIGINT: end, and once ending, at once; SIGUSR1: the command serves now.
 Exit code: the command's, or 128 + the signal that ended it.
 """
 
@@ -22,6 +23,11 @@ SHARED = "/dev/shm/vllm_dist_"
 """Shared memory of vLLM's CPU ranks, which it leaves behind even when it ends in order."""
 REST = 5.0
 """Seconds that leftover processes get between SIGTERM and SIGKILL."""
+AGAIN = 3.0
+"""Seconds between two SIGTERM to a command that does not serve yet: vLLM swallows one that comes while it waits for its engine
+(``zmq_socket_ctx`` of its ``network_utils.py``), and would then wait for ten minutes. Once it serves, one is enough."""
+TRACKERS = 2.0
+"""Seconds that Python's resource trackers get, once nobody else is left, to remove the shared memory of those that were killed."""
 
 
 def prctl(option: int, value: int) -> None:
@@ -95,6 +101,26 @@ def reap(main: int) -> int | None:
             code = os.waitstatus_to_exitcode(status)
 
 
+def is_tracker(pid: int) -> bool:
+    """Whether it is the process by which multiprocessing cleans up after its others. It ends by itself, as the last of them."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as handle:  # noqa: PTH123
+            return b"multiprocessing.resource_tracker" in handle.read()
+    except OSError:
+        return False  # gone meanwhile
+
+
+def kill(living: Callable[[], list[int]], wait: Callable[[float], object]) -> None:
+    """End by force all that ``living`` gives, and do not return before they are gone."""
+    deadline = None
+    while left := living():
+        others = [pid for pid in left if not is_tracker(pid)]
+        if deadline is None and not others:
+            deadline = time.monotonic() + TRACKERS
+        send(left if deadline is not None and time.monotonic() > deadline else others, signal.SIGKILL)
+        wait(0.05)
+
+
 def clear(seconds: float, wait: Callable[[float], object]) -> None:
     """End whatever is still below this process."""
     left = descendants(os.getpid())
@@ -102,19 +128,14 @@ def clear(seconds: float, wait: Callable[[float], object]) -> None:
     deadline = time.monotonic() + (seconds if left else 0.0)
     while left and time.monotonic() < deadline:
         wait(0.1)
-        reap(0)
         left = descendants(os.getpid())
-    while left:
-        send(left, signal.SIGKILL)
-        wait(0.05)
-        reap(0)
-        left = descendants(os.getpid())
+    kill(lambda: descendants(os.getpid()), wait)
 
 
-def shared_memory() -> set[str]:
-    """Files of shared memory that processes below this one have mapped."""
+def shared_memory(pids: list[int]) -> set[str]:
+    """Files of shared memory of vLLM's CPU ranks that processes have mapped."""
     found = set()
-    for pid in descendants(os.getpid()):
+    for pid in pids:
         try:
             with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as handle:  # noqa: PTH123
                 found |= {SHARED + line.rstrip("\n").partition(SHARED)[2] for line in handle if SHARED in line}
@@ -131,7 +152,8 @@ def unlink(paths: set[str]) -> None:
 
 def main(argv: list[str]) -> int:
     parent, grace, report = int(argv[0]), float(argv[1]), int(argv[2])
-    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+    asking = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    signals = {*asking, signal.SIGUSR1, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -139,29 +161,40 @@ def main(argv: list[str]) -> int:
     with contextlib.suppress(OSError):  # nobody reads any more: the parent is looked for below
         os.write(report, f"{child}\n".encode())
     os.close(report)
-    deadline = float("inf")
+    deadline = again = float("inf")
+    serves = False
     begun = time.monotonic()
     look, shared = 5.0, set[str]()
     while True:
         got = signal.sigtimedwait(signals, POLL)
-        if time.monotonic() - begun > look:
+        number = got.si_signo if got is not None else 0
+        now = time.monotonic()
+        if now - begun > look:
             look = look + 5.0 if look < 120.0 else look * 2.0  # ranks map theirs once, while they start
-            shared |= shared_memory()
-        asked = got is not None and got.si_signo != signal.SIGCHLD
-        if os.getppid() != parent or asked:
-            if deadline == float("inf"):
-                shared |= shared_memory()
-                send([child], signal.SIGTERM)
-                deadline = time.monotonic() + grace
-            elif asked and got is not None and got.si_signo == signal.SIGINT:
+            shared |= shared_memory(descendants(os.getpid()))
+        serves = serves or number == signal.SIGUSR1
+        if deadline < float("inf"):
+            if number == signal.SIGINT:
                 deadline = 0.0  # asked again: no more patience
+            elif now > again:
+                send([child], signal.SIGTERM)
+                again = now + AGAIN
+        elif os.getppid() != parent or number in asking:
+            shared |= shared_memory(descendants(os.getpid()))
+            send([child], signal.SIGTERM)
+            deadline, again = now + grace, float("inf") if serves else now + AGAIN
         code = reap(child)
         if code is not None:
-            shared |= shared_memory()
+            shared |= shared_memory(descendants(os.getpid()))
             break
-        if time.monotonic() > deadline:
-            send(descendants(os.getpid()), signal.SIGKILL)
-    clear(REST if deadline > 0 else 0.0, lambda seconds: signal.sigtimedwait({signal.SIGCHLD}, seconds))
+        if now > deadline:
+            send([pid for pid in descendants(os.getpid()) if not is_tracker(pid)], signal.SIGKILL)
+
+    def wait(seconds: float) -> None:
+        signal.sigtimedwait({signal.SIGCHLD}, seconds)
+        reap(0)
+
+    clear(REST if deadline > 0 else 0.0, wait)
     unlink(shared)
     return code if code >= 0 else 128 - code
 

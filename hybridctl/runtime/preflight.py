@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 import socket
 
 from hybridctl.doctor.diagnose import Diagnosis, Inputs, diagnose
 from hybridctl.errors import UsageError
 from hybridctl.runtime.launch import Launch
+from hybridctl.runtime.target import OURS, Target
 
 
 def check(launch: Launch, python: str | None) -> Diagnosis:
@@ -21,8 +24,10 @@ def refuse(launch: Launch) -> None:
     """What the runtime itself would refuse, told before anything is started.
 
     Raises:
-        UsageError: a routing that is wrong or not done yet, a vLLM outside the window, a target without the plugin.
+        UsageError: a routing that is wrong or not done yet, a vLLM outside the window, a target without the plugin, a name in
+            VLLM_PLUGINS that is no plugin there.
     """
+    _plugin_names(launch.target, os.environ.get("VLLM_PLUGINS"))
     if not launch.routed:
         return
     from hybridctl.runtime.vllm_plugin.routing import FEATURES
@@ -38,6 +43,19 @@ def refuse(launch: Launch) -> None:
     dispatcher = launch.checkpoint.dispatcher(launch.tensor_parallel_size)
     if dispatcher is not None and (lines := dispatcher.unsupported(FEATURES)):
         raise UsageError("; ".join(lines), "serve with --no-hybrid")
+
+
+def _plugin_names(target: Target, present: str | None) -> None:
+    """vLLM says nothing of a name that it does not find, and serves without that plugin."""
+    known = sorted({OURS, *(name for names in target.plugins.values() for name in names)})
+    for name in filter(None, (present or "").split(",")):
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise UsageError(
+                f"VLLM_PLUGINS names {name!r}, and no package in {target.python} has a plugin of that name"
+                + (f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(known)}"),
+                "unset VLLM_PLUGINS: serve names what is installed",
+            )
 
 
 def check_port(launch: Launch) -> None:

@@ -1,6 +1,7 @@
 """One directory a run under the state directory: ``run.json``, the processes' proof, metrics files, the overlay, the log.
 
-A run that ends well leaves nothing. One that fails leaves its log and ``run.json`` for a week.
+A run that ends well leaves nothing. One that fails leaves its log and ``run.json`` for a week. vLLM's sockets and other temporary
+files, which it leaves behind even when it ends in order, lie in a folder of their own: the path of a socket must be short.
 """
 
 from __future__ import annotations
@@ -20,10 +21,20 @@ from hybridctl.errors import HybridctlError
 
 KEEP_FAILED = 7 * 86400.0
 PROOF, METRICS, MODEL, LOG, STATE = "proof", "metrics", "model", "server.log", "run.json"
+SOCKET = 37
+"""Characters that vLLM adds for a socket: a slash and a UUID."""
+LONGEST = 107
+"""Characters of a socket's path on Linux (``sockaddr_un``, without the zero at the end)."""
 
 
 def root() -> Path:
     return state_dir() / "runs"
+
+
+def temporary(run: Path) -> Path | None:
+    """The folder for temporary files of a run directory. None where the machine's own is so deep that no socket fits below it."""
+    folder = Path(tempfile.gettempdir()) / f"hybridctl-{run.name[-8:]}"
+    return folder if len(str(folder)) + SOCKET <= LONGEST else None
 
 
 @dataclass
@@ -33,7 +44,7 @@ class Run:
     Attributes:
         path: the directory.
         content: what ``run.json`` says: pid, ticks (start time of that pid), state (starting, ready, failed), model, url, argv,
-            log, started, reason.
+            log, temporary, started, reason.
     """
 
     path: Path
@@ -71,10 +82,18 @@ class Run:
             raise HybridctlError(f"can't write {self.path}: {error.strerror}", "df -h; HYBRIDCTL_HOME=DIR") from error
 
     def remove(self) -> None:
+        self._remove_temporary()
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _remove_temporary(self) -> None:
+        folder = Path(str(self.content.get("temporary") or ""))
+        # Whatever a damaged file may say.
+        if folder.is_absolute() and folder.name == f"hybridctl-{self.path.name[-8:]}":
+            shutil.rmtree(folder, ignore_errors=True)
 
     def fail(self, reason: str) -> None:
         """Keep the log and why; drop the rest. Where not even that can be written, drop all."""
+        self._remove_temporary()
         for name in (PROOF, METRICS, MODEL):
             shutil.rmtree(self.path / name, ignore_errors=True)
         try:
@@ -90,17 +109,25 @@ def create(**content: Any) -> Run:
         HybridctlError: it can't be made.
     """
     pid = os.getpid()
+    run = None
     try:
         root().mkdir(parents=True, exist_ok=True)
         path = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=root()))
+        run = Run(path, {"schema_version": 1, "pid": pid, "ticks": start_ticks(pid), "started": time.time(), **content})
         for name in (PROOF, METRICS):
             (path / name).mkdir()
-    except OSError as error:
+        if (scratch := temporary(path)) is not None:
+            scratch.mkdir(0o700)
+            run.content["temporary"] = str(scratch)
+        run.note(state="starting")
+    except (OSError, HybridctlError) as error:
+        if run is not None:
+            run.remove()
+        if isinstance(error, HybridctlError):
+            raise
         raise HybridctlError(
             f"can't make a run directory in {root()}: {error.strerror}", "HYBRIDCTL_HOME=DIR"
         ) from error
-    run = Run(path, {"schema_version": 1, "pid": pid, "ticks": start_ticks(pid), "started": time.time(), **content})
-    run.note(state="starting")
     return run
 
 
