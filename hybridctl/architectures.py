@@ -101,13 +101,15 @@ def registered(name: str) -> Registered | None:
 
 def stands_in(name: str, vllm: VersionSet) -> bool | None:
     """Whether a registered class of the same stem and another ending may serve the name. ``None`` is: perhaps."""
-    table = _architectures()
-    ending = next((e for e in table.endings if name.endswith(e)), None)
-    if ending is None:
-        return False
-    stem = name.removesuffix(ending)
-    others = (row for e in table.endings if e != ending and (row := registered(stem + e)))
+    others = (row for other in same_stem(name) if (row := registered(other)))
     return False if all(row.holds(vllm) is False for row in others) else None
+
+
+def same_stem(name: str) -> list[str]:
+    """The name with each of the other endings that one class may stand in for another with; none for other names."""
+    endings = _architectures().endings
+    ending = next((e for e in endings if name.endswith(e)), None)
+    return [] if ending is None else [name.removesuffix(ending) + e for e in endings if e != ending]
 
 
 def backend_takes(name: str, vllm: VersionSet, transformers: VersionSet | None) -> bool | None:

