@@ -57,6 +57,11 @@ def state_dir() -> Path:
     return _own_dir("XDG_STATE_HOME", ".local/state")
 
 
+def data_dir() -> Path:
+    """What was made for the user and is to be kept (``XDG_DATA_HOME`` or ``HYBRIDCTL_HOME``). Not created here."""
+    return _own_dir("XDG_DATA_HOME", ".local/share")
+
+
 def load_compiled(folder: Path, compile_one: Callable[[Path], dict[str, Any]]) -> list[dict[str, Any]]:
     """Every ``*.toml`` of a folder as plain tables, through a cache keyed by the names, sizes and times of the files.
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from hybridctl.doctor.diagnose import Diagnosis
     from hybridctl.doctor.findings import Finding
     from hybridctl.output import Output
+    from hybridctl.overlays import Prepared
+    from hybridctl.runtime.checkpoint import Checkpoint
     from hybridctl.runtime.launch import Launch
     from hybridctl.runtime.ready import Ready
 
@@ -26,9 +28,14 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
+    context: typer.Context,
     model: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(help="Folder of a checkpoint, or OWNER/NAME on the hub.", show_default=False),
+        typer.Argument(
+            help="Folder of a checkpoint, OWNER/NAME on the hub, or the name of a prepared overlay; "
+            "left out: the one overlay that is prepared.",
+            show_default=False,
+        ),
     ] = None,
     extra: Annotated[
         Optional[list[str]],  # noqa: UP045
@@ -85,16 +92,15 @@ def serve(
     if status:
         _status(out)
         return
-    from hybridctl.errors import EXIT_FINDINGS, HybridctlError, UsageError
-    from hybridctl.runtime import checkpoint, launch, preflight, run_dir, target
+    from hybridctl.errors import EXIT_FINDINGS, HybridctlError
+    from hybridctl.runtime import launch, preflight, run_dir, target
     from hybridctl.runtime.server import Server
 
-    if demo and model is not None and not model.startswith("-"):
-        raise UsageError("--demo serves its own model; leave MODEL out", "hybridctl serve --demo")
-    rest = [*([model] if demo and model else []), *(extra or [])]
-    if not demo and model is None:
-        raise UsageError("no MODEL given, and none is prepared", "hybridctl serve --demo, or hybridctl serve MODEL")
-    chosen = checkpoint.demo() if demo else checkpoint.find(str(model))
+    rest = list(extra or [])
+    if model is not None and model.startswith("-"):  # what follows -- where MODEL is left out
+        rest.insert(0, model)
+        model = None
+    chosen = _choose(out, model, demo, context)
     where = target.look(python)
     options = launch.Options(
         hybrid_enabled, no_hybrid, keep_kv, tensor_parallel_size, dtype, enable_chunked_prefill, port, host, tuple(rest)
@@ -137,6 +143,50 @@ def serve(
             _tell([ended.finding], out)
         out.error(ended.reason, f"the whole log: {ended.log}" if Path(ended.log).is_file() else "-v shows the log")
     raise typer.Exit(ended.code)
+
+
+def _choose(out: Output, model: str | None, demo: bool, context: typer.Context) -> Checkpoint:
+    from hybridctl.errors import UsageError
+    from hybridctl.runtime import checkpoint, choice
+
+    if demo and model is not None:
+        raise UsageError("--demo serves its own model; leave MODEL out", "hybridctl serve --demo")
+    if demo:
+        return checkpoint.demo()
+    if model is not None:
+        chosen = checkpoint.find(model)
+        lines = choice.prepared_from(chosen)
+    else:
+        try:
+            chosen, lines = choice.the_prepared_one(getattr(context.find_root().command, "commands", ()))
+        except choice.UnclearError as unclear:
+            if out.mode == "json":
+                out.json({"schema_version": 1, "state": "unclear", "prepared": [choice.row(o) for o in unclear.found]})
+            elif unclear.found:
+                out.show(_prepared(unclear.found))
+            raise
+    for line in lines:
+        out.note(f"note: {line}")
+    return chosen
+
+
+def _prepared(found: list[Prepared]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from hybridctl.output import plain
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("name", "model", "routing", "prepared"):
+        table.add_column(name, overflow="fold")
+    for overlay in found:
+        known = overlay.manifest
+        row = (known.model, known.routing, f"{known.created:%Y-%m-%d %H:%M %Z}") if known else ("", "", "")
+        cells = [overlay.name, *row]
+        if overlay.problem:
+            cells[3] = f"can't be served: {overlay.problem}"
+        table.add_row(*(Text(plain(cell)) for cell in cells))
+    return table
 
 
 def _print(out: Output, plan: Launch, found: Diagnosis) -> None:

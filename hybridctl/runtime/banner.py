@@ -13,7 +13,14 @@ EXAMPLE = "def fibonacci(n):"
 
 def lines(launch: Launch, ready: Ready, log: str) -> list[tuple[str, str]]:
     """Rows (label, text); a label may be empty: the row goes on."""
-    rows = [("model", f"{ready.model} ({launch.checkpoint.location})"), *injection(launch, ready)]
+    rows = [("model", f"{ready.model} ({launch.checkpoint.location})")]
+    if (known := launch.checkpoint.prepared) is not None:
+        at = f" at {known.revision[:12]}" if known.revision else ""
+        made = (
+            f"{known.created:%Y-%m-%d %H:%M %Z} from {known.model}{at} for vLLM {known.vllm}, routing: {known.routing}"
+        )
+        rows.append(("prepared", made))
+    rows += injection(launch, ready)
     rows.append(("address", launch.url))
     if ready.proof:
         rows.append(("counters", f"{launch.url}/metrics: hybridctl_kernel_tokens_total by kernel"))

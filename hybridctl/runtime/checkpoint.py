@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybridctl.errors import UsageError
 from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.hybrid_config import ModelShape, parse
+
+if TYPE_CHECKING:
+    from hybridctl.overlays import Manifest, Prepared
 
 DEMO = Path(__file__).resolve().parent.parent / "demo_model"
 DEMO_NAME = "hybridctl-demo"
@@ -21,15 +24,17 @@ class Checkpoint:
     """A model as the user named it.
 
     Attributes:
-        name: what the user gave; for the demo its own name.
+        name: what the user gave; for the demo its own name, for a prepared overlay the model's.
         folder: where its files lie, None where vLLM will fetch them.
         config: its config.json, empty where that is not at hand.
+        prepared: the manifest of a prepared overlay.
     """
 
     name: str
     folder: Path | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     demo: bool = False
+    prepared: Manifest | None = None
 
     @property
     def routed(self) -> bool:
@@ -72,17 +77,24 @@ def demo() -> Checkpoint:
 
 
 def find(model: str) -> Checkpoint:
-    """A local folder, or a repository on the hub, through its cache where it is there.
+    """A local folder, a prepared overlay by its name, or a repository on the hub, through its cache where it is there.
 
     Raises:
-        UsageError: a path that is not there, or a folder without a config.json.
+        UsageError: a path that is not there, a folder without a config.json, or an overlay that is damaged.
     """
+    from hybridctl import overlays
+
     path = Path(model).expanduser()
     if path.is_dir():
+        if (path / overlays.MANIFEST).is_file():
+            return of_overlay(overlays.look(path.absolute()))
         return Checkpoint(model, path.absolute(), read(path))
+    if (overlay := overlays.named(model)) is not None:
+        return of_overlay(overlay)
     if model.startswith((".", "/", "~")) or model.count("/") != 1:
         raise UsageError(
-            f"there is no model folder {model}", "give a folder with a config.json, or OWNER/NAME on the hub"
+            f"there is no model folder and no prepared overlay {model}",
+            "give a folder with a config.json, or OWNER/NAME on the hub",
         )
     from hybridctl.model.hub import fetch_config
 
@@ -98,6 +110,17 @@ def find(model: str) -> Checkpoint:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise UsageError(f"{model} can't be fetched: {type(error).__name__}", f"hf download {model}") from error
     return Checkpoint(model, folder, read(folder))
+
+
+def of_overlay(overlay: Prepared) -> Checkpoint:
+    """What a prepared overlay serves, under the name of the model that it was made from.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    if overlay.problem or overlay.manifest is None:
+        raise UsageError(f"the overlay {overlay.folder} can't be served: {overlay.problem}")
+    return Checkpoint(overlay.manifest.model, overlay.folder, read(overlay.folder), prepared=overlay.manifest)
 
 
 def read(folder: Path) -> dict[str, Any]:

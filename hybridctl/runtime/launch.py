@@ -117,7 +117,9 @@ def plan(checkpoint: Checkpoint, target: Target, options: Options, run: Path, en
         environ: the present environment.
     """
     launch = Launch(checkpoint, target, checkpoint.routed and not options.no_hybrid)
-    overlay = launch.routed and not str((checkpoint.config.get("architectures") or [""])[0]).startswith("HybridCtl")
+    # The plugin's architectures exist only where it is switched on, and every routed model must have one.
+    ours = str((checkpoint.config.get("architectures") or [""])[0]).startswith("HybridCtl")
+    overlay = launch.routed != ours and checkpoint.folder is not None
     launch.model_path = str(run / "model") if overlay else checkpoint.location
     if options.hybrid_enabled and not checkpoint.routed:
         launch.notes.append(
@@ -125,6 +127,11 @@ def plan(checkpoint: Checkpoint, target: Target, options: Options, run: Path, en
         )
     if options.hybrid_enabled and options.no_hybrid:
         launch.notes.append("--no-hybrid wins over --hybrid-enabled")
+    release = target.version.partition("+")[0]
+    if checkpoint.prepared is not None and checkpoint.prepared.vllm != release:
+        launch.notes.append(
+            f"{checkpoint.location} was prepared for vLLM {checkpoint.prepared.vllm}; this one is {release}"
+        )
     _flags(launch, options, overlay)
     _environment(launch, options, run, environ)
     return launch
@@ -144,7 +151,7 @@ def _flags(launch: Launch, options: Options, overlay: bool) -> None:
         add("--port", options.port, YOURS)
     elif extra.given("--port") is None:
         add("--port", DEFAULT_PORT, "vLLM's own default, named so that it can be seen")
-    if (overlay or demo) and extra.given("--served-model-name") is None:
+    if (overlay or demo or launch.checkpoint.prepared is not None) and extra.given("--served-model-name") is None:
         add("--served-model-name", launch.checkpoint.name, "clients name the model as you did, not the folder of links")
     if options.tensor_parallel_size is not None:
         add("--tensor-parallel-size", options.tensor_parallel_size, YOURS)

@@ -37,6 +37,12 @@ def routed_architecture(config: Mapping[str, Any]) -> str:
     return PREFIX + base
 
 
+def plain_architecture(config: Mapping[str, Any]) -> str:
+    """The name by which vLLM itself knows the architecture."""
+    named = config.get("architectures")
+    return str(named[0]).removeprefix(PREFIX) if isinstance(named, list) and named else ""
+
+
 def feature_size(folder: Path) -> int | None:
     """F of the projections [H_k, F, D] in a checkpoint, from the headers of its safetensors files. None: it has none.
 
@@ -55,17 +61,24 @@ def feature_size(folder: Path) -> int | None:
     return None
 
 
-def make(source: Path, folder: Path, config: Mapping[str, Any]) -> Path:
+def make(source: Path, folder: Path, config: Mapping[str, Any], routed: bool = True) -> Path:
     """Make the overlay.
 
     Args:
         source: the checkpoint's folder.
         folder: to be made.
         config: the checkpoint's config.json.
+        routed: whether the plugin will be there; else its architecture is replaced by vLLM's own.
     """
-    changed = {**config, "architectures": [routed_architecture(config)]}
+    name = routed_architecture(config) if routed else plain_architecture(config)
+    changed = {**config, "architectures": [name]}
     routing = config.get("hybrid_config")
-    if isinstance(routing, dict) and routing.get("linear_feature_size") is None and (size := feature_size(source)):
+    if (
+        routed
+        and isinstance(routing, dict)
+        and routing.get("linear_feature_size") is None
+        and (size := feature_size(source))
+    ):
         changed["hybrid_config"] = {**routing, "linear_feature_size": size}
     try:
         folder.mkdir(parents=True)

@@ -75,9 +75,10 @@ class Server:
     def serve(self, on_ready: Any = None) -> Ended:
         """Start, and stay until it ends. ``on_ready(ready)`` is called once it is ready."""
         log = LogFile(self._log)
-        if self.launch.routed and self.launch.model_path != self.launch.checkpoint.location:
-            assert self.launch.checkpoint.folder is not None
-            overlay_min.make(self.launch.checkpoint.folder, Path(self.launch.model_path), self.launch.checkpoint.config)
+        checkpoint, path = self.launch.checkpoint, self.launch.model_path
+        if path != checkpoint.location:
+            assert checkpoint.folder is not None
+            overlay_min.make(checkpoint.folder, Path(path), checkpoint.config, self.launch.routed)
         with self._signals():
             if self._asked is not None:
                 return Ended(128 + self._asked)
