@@ -8,13 +8,26 @@ from typing import Any
 HIDDEN = "***"
 # Where none of these stands, nothing is looked for: almost every text.
 _HINT = re.compile(
-    r"hf_|sk-|nvapi-|gh[pousr]_|github_pat|glpat-|xox|AKIA|bearer|authorization|token|secret|passw|pass=|api.?key|access.?key|://",
+    r"hf_|sk-|nvapi-|gh[pousr]_|github_pat|glpat-|xox|AKIA|ASIA|AIza|eyJ|bearer|authorization|cookie|token|secret|passw|pass=|api.?key"
+    r"|access.?key|private.key|credential|_auth|_pass|_key|://",
     re.IGNORECASE,
 )
 # What its own form gives away.
 _FORM = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|nvapi-[\w-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
-    r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16})"
+    r"|xox[abprs]-[\w-]{10,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{35}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{6,})"
+)
+_COOKIE = re.compile(r"(\b(?:set-)?cookie['\"]?\s{0,3}[:=]\s{0,3}['\"]?)[^\n'\"]{6,}", re.IGNORECASE)
+# Of a key that begins or ends outside of the text, the part that is there.
+_KEY_BLOCK = re.compile(
+    r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)(?:(?!-----BEGIN ).)*?(-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+# What a shell, a compose file or a manifest names so. A reference ($NAME), a switch and a plain number are no secret.
+_VARIABLE = re.compile(
+    r"(\b[A-Z][A-Z0-9_]{0,60}(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_KEY|CREDENTIALS?|_AUTH)['\"]?"
+    r"(?:\s{0,3}[=:]\s{0,3}|[ \t]*\n[ \t]*value:[ \t]*)['\"]?)"
+    r"(?!(?i:none|null|true|false)\b|[$%<{*]|[\d.]{1,9}(?:[^\w.]|$))[^\s'\",;]{3,}",
 )
 _HEADER = re.compile(
     r"(\b(?:proxy-)?authorization\b['\"]?\s{0,3}[:=]\s{0,3}['\"]?(?:(?:bearer|basic|token)\s{1,3})?|\bbearer\s{1,3})"
@@ -38,9 +51,10 @@ def hide(text: str) -> str:
     """The text with :data:`HIDDEN` in place of tokens, keys, passwords, and the login part of addresses."""
     if not _HINT.search(text):
         return text
+    text = _KEY_BLOCK.sub(rf"\1{HIDDEN}\2", text)
     text = _FORM.sub(HIDDEN, text)
     text = _URL.sub(rf"\1{HIDDEN}@", text)
-    for pattern in (_HEADER, _NAMED, _FLAG):
+    for pattern in (_HEADER, _COOKIE, _VARIABLE, _NAMED, _FLAG):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
 

@@ -20,6 +20,16 @@ HF, KEY = "hf_" + "AbCdEfGhIjKlMnOp0123", "sk-" + "proj-Qw3rTy0123456789abcd"
         "GET https://user:hunter2hunter2@proxy:8080/x",
         "https://hub/x?token=hunter2hunter2&y=1",
         "MY_PASS=hunter2hunter2",
+        "export SLACK_BOT_TOKEN='hunter2hunter2'",
+        "AWS_SECRET_ACCESS_KEY=hunter2hunter2/x+y",
+        "  - name: MY_REGISTRY_PASSWORD\n    value: hunter2hunter2",
+        "DB_CREDENTIALS: hunter2hunter2",
+        "Cookie: session=hunter2hunter2; csrf=hunter2hunter2",
+        "'Set-Cookie': 'hunter2hunter2'",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2hunter2\nhunter2hunter2\n-----END OPENSSH PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\nhunter2hunter2\n",
+        "aws: ASIA" + "HUNTER2HUNTER2AB and hunter2".replace("hunter2", ""),
+        "jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.hunter2hunter2",
     ],
 )
 def test_a_credential_is_taken_out_and_the_rest_stays(text: str) -> None:
@@ -40,6 +50,13 @@ def test_a_credential_is_taken_out_and_the_rest_stays(text: str) -> None:
         'hf-token = ["0.8.5", ""]',
         "the secret of the driver is its version",
         "[Errno 98] tcp://10.0.0.1:8000",
+        "EOS_TOKEN: <|endoftext|>",
+        "HF_TOKEN=${HF_TOKEN}",
+        "NUM_TOKEN=4096",
+        "PAD_TOKEN=None",
+        "cookie: no",
+        "MAX_TOKENS=32768",
+        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
     ],
 )
 def test_what_is_no_credential_stays(text: str) -> None:
