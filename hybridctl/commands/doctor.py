@@ -50,6 +50,18 @@ def doctor(
             "--command", metavar="TEXT", help='Launch line ("vllm serve …"), start script or compose file, as text.'
         ),
     ] = None,
+    stack: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--stack",
+            metavar="NAME",
+            help="A pinned set (hybridctl recipes --stacks): what contradicts in it, or its line.",
+        ),
+    ] = None,
+    constraints: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--constraints", metavar="OUT|-", help="Write the pins of the set to install, for pip's -c."),
+    ] = None,
     engine: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("--engine", metavar="NAME", help="vllm, sglang, llama.cpp, ollama, lmstudio or another."),
@@ -76,8 +88,8 @@ def doctor(
     """Find what is wrong with a machine, an environment, a model, a launch line or a crash log.
 
     Without these options, with or without MODEL, it looks at this machine. With --env, --log, --config or --command it
-    looks only at what was pasted. Nothing is imported from the environment under test. Nothing is sent anywhere; only for
-    MODEL alone may its config.json be fetched from the hub.
+    looks only at what was pasted, with --stack at the set itself; --local adds this machine. Nothing is imported from the
+    environment under test. Nothing is sent anywhere; only for MODEL alone may its config.json be fetched from the hub.
 
     Example: hybridctl doctor --log crash.txt --command "vllm serve Qwen/Qwen3.6-27B-FP8"
     """
@@ -88,7 +100,7 @@ def doctor(
 
     if [env, log, config, command].count("-") > 1:
         raise UsageError("only one of --env, --log, --config and --command can be '-'")
-    pasted = any(x is not None for x in (env, log, config, command))
+    pasted = any(x is not None for x in (env, log, config, command, stack))
     inputs = Inputs(
         env=None if env is None else read_text(env, "--env"),
         log=None if log is None else open_binary(log, "--log"),
@@ -99,6 +111,7 @@ def doctor(
         local=local or python is not None or not pasted,
         python=python,
         hub=model is not None and not pasted,
+        stack=stack,
     )
     _check_inputs(inputs, alone=model is None and sum(x is not None for x in (env, log, config, command)) == 1)
     result = diagnose(inputs)
@@ -107,8 +120,10 @@ def doctor(
     if facts is not None:
         _write_facts(facts, result.facts.to_json())
         out.note(f"facts written to {' '.join(str(facts).split())}")
-    if not quiet:
+    if not quiet and (constraints != "-" or result.install is None):
         _show(out, result, chosen, verbose)
+    if constraints is not None:
+        _write_constraints(constraints, result, out)
     limit = {FailOn.error: ("error",), FailOn.warning: ("error", "warning"), FailOn.never: ()}[fail_on]
     if any(f.severity in limit for f in result.findings):
         raise typer.Exit(EXIT_FINDINGS)
@@ -152,6 +167,27 @@ def _write_facts(path: Path, document: dict[str, object]) -> None:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(f"--facts: can't write {path}: {why}") from error
+
+
+def _write_constraints(path: str, result: Diagnosis, out: Output) -> None:
+    """Pins of the set that is to be installed; ``-`` prints them in place of the report."""
+    from hybridctl.errors import UsageError
+
+    if result.install is None:
+        if not result.findings:
+            raise UsageError("--constraints: there is no set to install", "hybridctl recipes --stacks")
+        out.note("no constraints written: see above what speaks against the set")
+        return
+    text = "\n".join([f"# {result.install.stack}: pip install -c FILE ...", *result.install.constraints])
+    if path == "-":
+        out.write(text)
+        return
+    try:
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"--constraints: can't write {path}: {why}") from error
+    out.note(f"constraints written to {' '.join(path.split())}")
 
 
 def _show(out: Output, result: Diagnosis, chosen: Format, verbose: bool) -> None:

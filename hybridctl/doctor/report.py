@@ -72,6 +72,7 @@ def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
             },
             "phases": [{"phase": p.name, "line": p.line, "seconds": p.seconds} for p in log.phases],
         },
+        "install": diagnosis.install.to_json() if diagnosis.install else None,
         "notes": diagnosis.notes,
         "summary": counts(diagnosis),
     }
@@ -86,6 +87,8 @@ def to_markdown(diagnosis: Diagnosis) -> str:
     lines += ["", f"{_plural(total['error'], 'error')}, {_plural(total['warning'], 'warning')}.", ""]
     for number, finding in enumerate(diagnosis.findings, 1):
         lines += _markdown_finding(number, finding)
+    if diagnosis.install:
+        lines += diagnosis.install.markdown()
     if diagnosis.unknown:
         lines += ["## Not known", ""]
         lines += [f"- {u.check}: needs {_code(u.needs)}" for u in diagnosis.unknown]

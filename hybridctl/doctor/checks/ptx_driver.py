@@ -46,6 +46,8 @@ def run(context: Context) -> Outcome:
     facts = context.facts
     if read.other_vendor(facts):
         return CHECK.not_applicable("no NVIDIA GPU")
+    if read.is_cpu_build(facts):
+        return CHECK.not_applicable("vLLM is built for processors")
     gpu = read.capability(facts)
     if gpu is None:
         return CHECK.unknown("gpu.cc")

@@ -95,12 +95,50 @@ def _torchvision(facts: Facts, torch: Reading, vision: Reading) -> Finding | boo
     )
 
 
+def _of_vllm(
+    facts: Facts, vllm: Reading, name: str, part: Reading, torch_finding: Finding | bool | None
+) -> Finding | bool | None:
+    """torchvision or Triton of a set that pip is to install, against what follows from vLLM's own pins."""
+    release = tables.release(vllm.versions)
+    pin = tables.version_of(getattr(release, name)) if release else None
+    have = _minor(part)
+    if pin is None or pin.lowest is None or have is None or not read.is_proposed(facts, part.fact):
+        return None
+    if have == pin.lowest.release[:2]:
+        return True
+    torch = release.torch if release else ""
+    why = (
+        f"vLLM {vllm.text} pins torchvision {pin.text}"
+        if name == "torchvision"
+        else f"vLLM {vllm.text} pins torch {torch}, and that pins Triton {pin.text}"
+    )
+    found = read.finding(
+        f"{name}-not-vllms",
+        f"{name} {part.text} does not go with vLLM {vllm.text}",
+        "torch-abi",
+        "error",
+        f"{why}. pip finds no set that holds both and ends in 'ResolutionImpossible'; forced together, they don't load.",
+        [part.evidence(pin.text), vllm.evidence()],
+        [
+            Fix(
+                "Leave it out: vLLM brings the one that it was built with.",
+                f"python -m pip install 'vllm=={vllm.text}'",
+            )
+        ],
+        tables.sources("vllm"),
+        "measured",
+    )
+    # They came with the other torch: put right, it brings them along.
+    found.explained_by = torch_finding.id if isinstance(torch_finding, Finding) else None
+    return found
+
+
 def _triton(torch: Reading, triton: Reading) -> Finding | bool | None:
     row = tables.torch(torch.versions)
     pin = tables.version_of(row.triton) if row else None
     have = _minor(triton)
-    if pin is None or have is None:
-        return None
+    if pin is None or have is None or (torch.versions.local or "").startswith(("cpu", "xpu")):
+        return None  # those builds of torch pin no Triton
     lowest = pin.lowest
     if lowest is None or have == lowest.release[:2]:
         return True
@@ -159,7 +197,8 @@ def run(context: Context) -> Outcome:
     if torch and not read.past(facts, "import"):
         by_key = {key: reading for key, reading in pairs if reading}
         if vllm := by_key.get("vllm"):
-            results.append(_torch(facts, vllm, torch))
+            results.append(wrong := _torch(facts, vllm, torch))
+            results += [_of_vllm(facts, vllm, k, by_key[k], wrong) for k in ("torchvision", "triton") if k in by_key]
         if vision := by_key.get("torchvision"):
             results.append(_torchvision(facts, torch, vision))
         if triton := by_key.get("triton"):

@@ -31,6 +31,8 @@ def run(context: Context) -> Outcome:
     facts = context.facts
     if read.other_vendor(facts):
         return CHECK.not_applicable("no NVIDIA GPU")
+    if read.is_cpu_build(facts):
+        return CHECK.not_applicable("vLLM is built for processors")
     if read.past(facts, "import"):
         return CHECK.not_applicable("the log shows that CUDA was initialised")
     built = _built_for(facts)

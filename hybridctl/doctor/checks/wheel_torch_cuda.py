@@ -42,6 +42,8 @@ def run(context: Context) -> Outcome:
     facts = context.facts
     if read.other_vendor(facts):
         return CHECK.not_applicable("no NVIDIA GPU")
+    if read.is_cpu_build(facts):
+        return CHECK.not_applicable("vLLM is built for processors")
     if read.past(facts, "import"):
         return CHECK.not_applicable("the log shows that vLLM was imported")
     stated = read.version(facts, "vllm.cuda")

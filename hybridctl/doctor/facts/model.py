@@ -16,7 +16,7 @@ Kind = Literal["version", "number", "bool", "str", "list", "any", "text"]
 
 # How directly a source speaks of the thing at hand, best first: what a process printed about itself beats what a person typed
 # beside it, and that beats what a recipe says of such models in general.
-PRECEDENCE = ("local", "log", "config", "command", "env", "model", "recipe")
+PRECEDENCE = ("local", "log", "config", "command", "env", "stack", "model", "recipe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +196,10 @@ KEYS: dict[str, KeySpec] = {
     "model.vllm_imports": KeySpec("list", "modules of vLLM that one of these files imports"),
     "config.*": KeySpec("any", "a field of config.json; text_config is looked at first, the top level after it"),
     "report.said": KeySpec(
+    "stack.name": KeySpec("str", "the pinned set under recipes/stacks that is asked about"),
+    "stack.replaces": KeySpec("version", "vLLM that is installed where that set would go"),
+    "wheels.torch": KeySpec("list", "wheels of torch in folders where pip looks besides its index, by file name"),
+    "wheels.torch_index": KeySpec("str", "index or folder that HYBRIDCTL_TORCH_INDEX names for torch's CPU build"),
         "text", "what the person saw, in their words: one statement a line, and any of them may meet a condition"
     ),
     "log.device": KeySpec("str", "kind of device that the engine says it runs on: cpu, cuda, rocm, ..."),
