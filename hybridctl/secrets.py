@@ -31,7 +31,7 @@ _VARIABLE = re.compile(
 )
 _HEADER = re.compile(
     r"(\b(?:proxy-)?authorization\b['\"]?\s{0,3}[:=]\s{0,3}['\"]?(?:(?:bearer|basic|token)\s{1,3})?|\bbearer\s{1,3})"
-    r"[^\s'\",;)}\]]{6,}",
+    r"(?!(?:bearer|basic|token)\s)[^\s'\",;)}\]]{6,}",
     re.IGNORECASE,
 )
 # Not every token is a secret: eos_token, max_num_batched_tokens.
