@@ -8,6 +8,9 @@ from typing import Any, Literal
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
+UNVERIFIED = "unverified"
+"""Confidence of what somebody claims and nothing public bears out: told as information, after everything that has a source."""
+
 AREAS = (
     "arch-unknown", "transformers-mismatch", "weights", "parallelism", "kv-cache", "oom", "kernel-compile", "backend-choice",
     "driver-cuda", "torch-abi", "wsl-windows", "speculative", "output-quality", "slow", "network-hub", "nccl-shm",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hybridctl.doctor.findings import SEVERITIES, Finding
+from hybridctl.doctor.findings import SEVERITIES, UNVERIFIED, Finding
 from hybridctl.doctor.knowledge import LINE
 from hybridctl.doctor.phases import PHASES
 
@@ -60,7 +60,7 @@ def _leads_to(cause: Finding, end: Finding, present: dict[str, Finding]) -> bool
     return False
 
 
-def _key(finding: Finding, findings: list[Finding]) -> tuple[int, int, int, int, int, str]:
+def _key(finding: Finding, findings: list[Finding]) -> tuple[int, bool, int, int, int, int, str]:
     ends = [f for f in findings if f.explained_by == finding.id]
     severity = min(SEVERITIES.index(f.severity) for f in [finding, *ends])
     certainty = max(f.certainty for f in [finding, *ends])
@@ -68,7 +68,7 @@ def _key(finding: Finding, findings: list[Finding]) -> tuple[int, int, int, int,
     # Of several certain failures that no log has shown, the one that stops the start first is met first.
     certain = finding.severity == "error" and certainty == 2
     phase = PHASES.index(finding.phase) if certain and finding.phase in PHASES else 0
-    return (severity, -certainty, phase, -specificity, _AREA_ORDER.get(finding.area, 99), finding.id)
+    return (severity, finding.confidence == UNVERIFIED, -certainty, phase, -specificity, _AREA_ORDER.get(finding.area, 99), finding.id)
 
 
 def _unique(findings: list[Finding]) -> list[Finding]:
@@ -81,9 +81,15 @@ def _unique(findings: list[Finding]) -> list[Finding]:
 
 
 def _drop_subsumed(findings: list[Finding]) -> list[Finding]:
-    """A general entry that rests on the same log line as a closer one of its area adds nothing."""
+    """A general entry that rests on the same log line as a closer one of its area adds nothing.
+
+    What somebody claims without a trace is another statement about the line, not a general form of a sourced one: it stays.
+    """
     kept = []
     for finding in findings:
+        if finding.confidence == UNVERIFIED:
+            kept.append(finding)
+            continue
         line = _log_line(finding)
         closer = (
             other

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from hybridctl.doctor.conditions import check_condition
-from hybridctl.doctor.findings import AREAS
+from hybridctl.doctor.findings import AREAS, UNVERIFIED
 from hybridctl.doctor.phases import PHASES
 
 
@@ -67,7 +67,7 @@ class EntryModel(_Strict):
     aliases: list[str] = []
     keywords: list[str] = []
     fixed_in: str = ""
-    confidence: Literal["maintainer-confirmed", "reporter-confirmed", "measured", "inferred", "unresolved"]
+    confidence: Literal["maintainer-confirmed", "reporter-confirmed", "measured", "inferred", "unresolved", "unverified"]
     last_verified: datetime.date
     source: list[str] = Field(min_length=1)
     runbook: str = ""
@@ -94,6 +94,8 @@ class EntryModel(_Strict):
         if self.fires in ("facts", "either", "both") and not self.when:
             problems.append(f'fires = "{self.fires}" needs a [when]')
         if self.fires not in ("note",) and self.severity != "info" and not self.fix:
+        if self.confidence == UNVERIFIED and (self.severity != "info" or self.explains):
+            problems.append("an unverified claim is information, and explains nothing")
             problems.append("a firing entry needs a [[fix]]")
         if problems:
             raise ValueError("; ".join(problems))
