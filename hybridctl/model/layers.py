@@ -11,6 +11,9 @@ from typing import Any
 STATE_KINDS = frozenset({"gdn", "kda", "mamba1", "mamba2", "lightning", "short-conv", "linear", "parallel"})
 """Kinds that keep recurrent state. "linear": the config says linear, and the model type does not tell which."""
 
+ATTENTION_KINDS = frozenset({"full", "sliding", "sparse"})
+"""Kinds that keep keys and values of tokens."""
+
 # What "linear attention" or "mamba" stands for, by model type.
 _STATE_OF_TYPE = {
     "qwen3_next": "gdn", "qwen3_5": "gdn", "qwen3_5_text": "gdn", "qwen3_5_moe": "gdn", "qwen3_5_moe_text": "gdn",
