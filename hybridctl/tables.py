@@ -216,8 +216,8 @@ def triton(versions: VersionSet | None) -> Triton | None:
 
 
 def ptx_of_cuda(cuda: VersionSet | None) -> str | None:
-    """PTX ISA that a CUDA toolkit writes (``8.7`` for 12.8), or ``None``."""
-    rows = [c for c in cudas() if cuda and cuda.within(parse_condition(f"=={c.version}"))]
+    """PTX ISA that a CUDA toolkit writes (``8.7`` for 12.8 and for 12.8.93), or ``None``."""
+    rows = [c for c in cudas() if cuda and cuda.within(parse_condition(f"=={c.version}.*"))]
     return rows[0].ptx if len(rows) == 1 else None
 
 

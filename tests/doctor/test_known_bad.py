@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache, lru_cache
 from pathlib import Path
@@ -144,6 +145,11 @@ def test_rests_on_what_it_quotes(name: str) -> None:
 
 
 def without(datum: dict[str, str], quotes: list[str]) -> dict[str, str]:
+    """The datum less what is quoted; of our own facts those that are quoted go as a whole."""
+    if datum.get("env", "").lstrip().startswith("{"):
+        document = json.loads(datum["env"])
+        document["facts"] = [fact for fact in document["facts"] if fact["quote"] not in quotes]
+        datum = {**datum, "env": json.dumps(document)}
     for quote in sorted(quotes, key=len, reverse=True):
         datum = {part: strip_controls_of(text).replace(quote, "") for part, text in datum.items()}
     return datum

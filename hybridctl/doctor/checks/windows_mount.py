@@ -29,12 +29,27 @@ def _places(facts: Facts) -> list[tuple[Fact, str]]:
     return found
 
 
+def _mounted_cache(facts: Facts) -> list[tuple[Fact, str]] | None:
+    """The hub cache where it is mounted from a Windows drive; ``None`` where no mount table was seen, or it does not count."""
+    name, kind = str(facts.value("model.name") or ""), facts.get("disk.cache_fs")
+    if (
+        kind is None
+        or name.startswith(("/", ".", "~"))
+        or facts.value("command.form") in ("docker", "compose", "kubernetes")
+    ):
+        return None
+    return [(kind, f"{facts.value('disk.cache')}, {kind.value}")] if kind.value == "drvfs" else []
+
+
 def run(context: Context) -> Outcome:
     facts = context.facts
     places = _places(facts)
-    if not places:
-        return CHECK.unknown("the launch line")
-    for fact, path in places:
+    mounted_cache = _mounted_cache(facts)
+    if not places and mounted_cache is None:
+        return CHECK.unknown("the launch line, or disk.cache_fs")
+    for fact, path in [*places, *(mounted_cache or [])]:
+        if fact.key == "disk.cache_fs":
+            break
         mounted = fact.key == "command.mounts" or _on_windows(facts)
         if (_DRIVE.match(path) and mounted) or _USERS.match(path) or (_MNT.match(path) and _on_windows(facts)):
             break

