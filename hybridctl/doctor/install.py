@@ -23,7 +23,8 @@ from hybridctl.doctor.checks.python_version import CHECK as PYTHON
 from hybridctl.doctor.checks.wheel_cuda_driver import CHECK as DRIVER
 from hybridctl.doctor.facts.model import Facts, shown
 from hybridctl.doctor.findings import Finding, Fix, Unknown
-from hybridctl.doctor.stack_facts import on_machine
+from hybridctl.doctor.knowledge import Knowledge
+from hybridctl.doctor.stack_facts import SOURCE, on_machine
 from hybridctl.doctor.stacks import Stack, load_stacks
 
 # What a driver, a GPU or a model can't do comes before what another Python or C library would put right.
@@ -177,12 +178,13 @@ def asked_for(stack: Stack, facts: Facts, findings: Sequence[Finding]) -> Instal
     return install_of(stack, facts)
 
 
-def advise(facts: Facts, unknown: Sequence[Unknown]) -> Advice:
+def advise(facts: Facts, unknown: Sequence[Unknown], knowledge: Knowledge) -> Advice:
     """Pick the newest stack that the machine and the model allow.
 
     Args:
         facts: of the machine and the model.
         unknown: what could not be looked at: a driver that does not answer is no missing driver.
+        knowledge: whose entries may know more of a stack than the checks.
     """
     foreign = _foreign(facts)
     if foreign:
@@ -194,7 +196,7 @@ def advise(facts: Facts, unknown: Sequence[Unknown]) -> Advice:
     for stack in load_stacks():
         if not stack.current or stack.build != build:
             continue
-        against = _against(stack, facts)
+        against = _against(stack, facts, knowledge)
         if not against:
             return Advice(install_of(stack, facts, _because(stack, facts)))
         refused.append((stack, against))
@@ -225,8 +227,13 @@ def _build(facts: Facts, unknown: Sequence[Unknown]) -> str | None:
     return "cpu" if looked and not silent and not refuses else None
 
 
-def _against(stack: Stack, facts: Facts) -> list[tuple[str, Finding]]:
-    return _refusals(on_machine(stack, facts))
+def _against(stack: Stack, facts: Facts, knowledge: Knowledge) -> list[tuple[str, Finding]]:
+    there = on_machine(stack, facts)
+    if refusals := _refusals(there):
+        return refusals
+    found, _ = knowledge.judge(there, [])
+    # What does not rest on the stack's packages is not put right by others.
+    return [(f.id, f) for f in found if f.severity == "error" and any(e.origin.startswith(SOURCE) for e in f.evidence)]
 
 
 def _refusals(facts: Facts) -> list[tuple[str, Finding]]:
@@ -268,7 +275,7 @@ def _none_fits(refused: list[tuple[Stack, list[tuple[str, Finding]]]], facts: Fa
         fix.append(Fix(f"The newest recorded stack ({newest.title}) needs driver {newest.driver} or newer."))
     return Finding(
         "no-stack-fits",
-        f"No recorded stack fits this machine{' and this model' if facts.get('model.name') else ''}",
+        f"No recorded stack fits this machine{' and this model' if facts.has('model.') else ''}",
         main.area,
         "warning",
         f"The nearest is {stack.title}. What is against it: {'; '.join(f.title for _, f in against)}. {main.cause}",

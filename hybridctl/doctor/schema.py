@@ -94,9 +94,9 @@ class EntryModel(_Strict):
         if self.fires in ("facts", "either", "both") and not self.when:
             problems.append(f'fires = "{self.fires}" needs a [when]')
         if self.fires not in ("note",) and self.severity != "info" and not self.fix:
+            problems.append("a firing entry needs a [[fix]]")
         if self.confidence == UNVERIFIED and (self.severity != "info" or self.explains):
             problems.append("an unverified claim is information, and explains nothing")
-            problems.append("a firing entry needs a [[fix]]")
         if problems:
             raise ValueError("; ".join(problems))
         return self

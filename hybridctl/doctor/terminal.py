@@ -173,8 +173,6 @@ def _information(finding: Finding, verbose: bool) -> list[RenderableType]:
     return out
 
 
-def _phases(diagnosis: Diagnosis) -> Table:
-    assert diagnosis.log is not None
 def _install(install: Install) -> list[RenderableType]:
     title = Text.assemble(("To install", "bold"), f"  {install.title}  ", (install.stack, "dim"))
     rows: list[tuple[str, Text]] = [("because" if not i else "", Text(plain(b))) for i, b in enumerate(install.because)]
@@ -189,6 +187,8 @@ def _install(install: Install) -> list[RenderableType]:
     return [title, *fields(rows, indent=3, width=7, gap=1)]
 
 
+def _phases(diagnosis: Diagnosis) -> Table:
+    assert diagnosis.log is not None
     table = Table(title="Start phases in the log", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("phase")
     table.add_column("line", justify="right")

@@ -61,3 +61,11 @@ def test_risks_are_told_by_closeness_whatever_their_stage() -> None:
         finding("early", "warning", 1, 1, phase="import"), finding("close", "warning", 1, 5, phase="load"),
     ])  # fmt: skip
     assert ids(ranked) == ["close", "early"]
+
+
+def test_an_unverified_claim_comes_last_and_is_not_dropped_for_a_closer_one() -> None:
+    line = [Evidence("log line", "boom", origin="log:4", quote="boom")]
+    claim = finding("a-claim", "info", 3, 9, evidence=line, confidence="unverified")
+    sourced = finding("sourced", "info", 1, 1)
+    close = finding("close", specificity=99, evidence=line)
+    assert ids(rank([claim, sourced, close])) == ["close", "sourced", "a-claim"]

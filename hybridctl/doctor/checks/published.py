@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from functools import cache
 from typing import Any
@@ -23,16 +24,30 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def published() -> dict[str, tuple[Version, ...]]:
-    """Releases of the packages whose list is recorded, oldest first."""
-    return {name: tuple(Version(v) for v in row["versions"]) for name, row in _table().items()}
+def published(package: str) -> tuple[Version, ...]:
+    """Releases of a package whose list is recorded, oldest first.
+
+    Raises:
+        KeyError: it is not recorded.
+    """
+    return tuple(Version(v) for v in _table()[package]["versions"])
+
+
+def _release(facts: Facts, pin: Reading) -> Version | None:
+    """The one release that is named; ``None`` for builds from elsewhere and candidates, which are in no list."""
+    if pin.is_release:
+        return pin.versions.exact
+    # Of something installed "2023.1" may be cut short; a pin means what it says.
+    if read.is_proposed(facts, pin.fact) and re.fullmatch(r"\d+\.\d+", pin.text):
+        return Version(pin.text)
+    return None
 
 
 def _judge(facts: Facts, package: str, pin: Reading) -> Finding | bool | None:
-    known = published()[package]
-    wanted = pin.versions.exact
-    # Builds from elsewhere and candidates are in no list; what is newer than the list came later.
-    if wanted is None or not pin.is_release or not known[0] <= wanted <= known[-1]:
+    known = published(package)
+    wanted = _release(facts, pin)
+    # What is newer than the list came later.
+    if wanted is None or not known[0] <= wanted <= known[-1]:
         return None
     if wanted in known:
         return True
@@ -58,7 +73,7 @@ def _judge(facts: Facts, package: str, pin: Reading) -> Finding | bool | None:
 
 def run(context: Context) -> Outcome:
     facts = context.facts
-    pins = {name: pin for name in published() if (pin := read.version(facts, f"pkg.{name}"))}
+    pins = {name: pin for name in _table() if (pin := read.version(facts, f"pkg.{name}"))}
     results = [_judge(facts, name, pin) for name, pin in pins.items()]
     if findings := [r for r in results if isinstance(r, Finding)]:
         return CHECK.found(*findings)
