@@ -18,7 +18,7 @@ FAKE = Path(__file__).with_name("fake_server.py")
 SCRIPT = """#!{python}
 import json, os, sys
 if sys.argv[1] == "-c":
-    json.dump({{"path": [{site!r}], "version": "3.11.7", "prefix": "/"}}, sys.stdout)
+    json.dump({{"path": [{site!r}], "version": "3.11.7", "prefix": "/", "base": "/"}}, sys.stdout)
 else:
     os.execv({python!r}, [{python!r}, {fake!r}, *sys.argv[1:]])
 """

@@ -1,4 +1,4 @@
-"""Which vLLM the plugin works with. One line for each kind of version outside the window."""
+"""Which vLLM the plugin works with, and one line for each kind of version that it does not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from packaging.version import Version
 from hybridctl.errors import UsageError
 
 LOWEST, BELOW = Version("0.30"), Version("0.34.dev0")
+WINDOW = "the hybridctl plugin works with vLLM >=0.30,<0.34"
+# (below this release, what is missing there); read from the wheels of 0.6.3, 0.22.1, 0.23.0, 0.26.0, 0.28.0 and 0.29.0.
+MISSING = (
+    (Version("0.8"), "its engine (V0) takes no attention backend and no cache spec from a plugin"),
+    (Version("0.23"), "it has no registry of cache specs, in which freed pages and linear states are declared"),
+    (LOWEST, "its attention metadata lose the row lengths from which a step is planned (seq_lens_cpu_upper_bound)"),
+)
 
 
 class VersionError(UsageError):
@@ -19,11 +26,9 @@ def check_version(text: str) -> None:
     release = Version(version.base_version)
     if release >= LOWEST and version < BELOW:
         return
-    window = "the hybridctl plugin works with vLLM >=0.30,<0.34"
-    if release < Version("0.11"):
-        why = "its old engine has none of the registries that the plugin needs"
-    elif release < LOWEST:
-        why = "its interfaces of attention backends and cache specs are those from before 0.30"
-    else:
-        why = "it is newer than what the plugin was tested with"
-    raise VersionError(f"vLLM {text}: {why}; {window}", "serve with --no-hybrid, or install a vLLM in the window")
+    for below, why in MISSING:
+        if release < below:
+            hint = "pip install 'vllm>=0.30,<0.34' (hybridctl doctor says what stands against it), or serve with --no-hybrid"
+            raise VersionError(f"vLLM {text} is too old: {why}; {WINDOW}", hint)
+    hint = "pip install --upgrade hybridctl (a newer one may know it), or serve with --no-hybrid"
+    raise VersionError(f"vLLM {text} is too new: the plugin was not tested with it; {WINDOW}", hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ if importlib.util.find_spec("vllm") is not None:
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_PLUGINS", "hybridctl")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    # Models this small gain nothing from a second thread, and on a busy machine lose tenfold by waiting for it.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # fake_vllm
 
 
 @pytest.fixture(autouse=True)
