@@ -123,9 +123,14 @@ class Output:
 
         return console.status(Text(plain(text)))
 
-    def write(self, text: str) -> None:
-        """Print text as it is (markdown, XML, a report file) whatever the mode."""
-        self._raw(sys.stdout, hide(text if text.endswith("\n") else text + "\n"))
+    def write(self, text: str, hidden: bool = False) -> None:
+        """Print text as it is (markdown, XML, a report file) whatever the mode.
+
+        Args:
+            hidden: credentials were taken out already, piece by piece, where doing so in the whole would break its form.
+        """
+        text = text if text.endswith("\n") else text + "\n"
+        self._raw(sys.stdout, text if hidden else hide(text))
 
     def json(self, document: dict[str, Any]) -> None:
         """Print the one document of ``--json``."""

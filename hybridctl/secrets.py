@@ -51,12 +51,17 @@ def hide(text: str) -> str:
     """The text with :data:`HIDDEN` in place of tokens, keys, passwords, and the login part of addresses."""
     if not _HINT.search(text):
         return text
-    text = _KEY_BLOCK.sub(rf"\1{HIDDEN}\2", text)
+    text = _KEY_BLOCK.sub(_hidden_block, text)
     text = _FORM.sub(HIDDEN, text)
     text = _URL.sub(rf"\1{HIDDEN}@", text)
     for pattern in (_HEADER, _COOKIE, _VARIABLE, _NAMED, _FLAG):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
+
+
+def _hidden_block(match: re.Match[str]) -> str:
+    """As many lines as before: they may be numbered."""
+    return match[1] + HIDDEN + "\n" * (match[0].count("\n")) + match[2]
 
 
 def hide_all(value: Any) -> Any:

@@ -120,11 +120,11 @@ def doctor(
     if facts is not None:
         _write_facts(facts, result.facts.to_json())
         out.note(f"facts written to {' '.join(str(facts).split())}")
+    limit = {FailOn.error: ("error",), FailOn.warning: ("error", "warning"), FailOn.never: ()}[fail_on]
     if not quiet and (constraints != "-" or result.install is None):
-        _show(out, result, chosen, verbose)
+        _show(out, result, chosen, verbose, limit)
     if constraints is not None:
         _write_constraints(constraints, result, out)
-    limit = {FailOn.error: ("error",), FailOn.warning: ("error", "warning"), FailOn.never: ()}[fail_on]
     if any(f.severity in limit for f in result.findings):
         raise typer.Exit(EXIT_FINDINGS)
 
@@ -190,7 +190,7 @@ def _write_constraints(path: str, result: Diagnosis, out: Output) -> None:
     out.note(f"constraints written to {' '.join(path.split())}")
 
 
-def _show(out: Output, result: Diagnosis, chosen: Format, verbose: bool) -> None:
+def _show(out: Output, result: Diagnosis, chosen: Format, verbose: bool, failing: tuple[str, ...]) -> None:
     from hybridctl.doctor import report
 
     if chosen is Format.json:
@@ -198,7 +198,9 @@ def _show(out: Output, result: Diagnosis, chosen: Format, verbose: bool) -> None
     elif chosen is Format.markdown:
         out.write(report.to_markdown(result))
     elif chosen is Format.junit:
-        out.write(report.to_junit(result))
+        from hybridctl.doctor.junit import to_junit
+
+        out.write(to_junit(result, failing), hidden=True)
     else:
         from hybridctl.doctor.terminal import render
 

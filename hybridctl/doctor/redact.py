@@ -61,6 +61,10 @@ _BUILD_END = re.compile(
     r"\+cu\d|-(?:microsoft|generic|azure|aws|gcp|oracle|lowlatency|nvidia|wsl2?|linux|x86|amd64|arm64|aarch64)\b",
     re.IGNORECASE,
 )
+# The lines of a private key whose first line is not there.
+_KEY_TAIL = re.compile(
+    r"(?:^[^\n]{0,200}?[A-Za-z0-9+/=]{16,}[ \t]*\n)+(?=[^\n]{0,200}-----END [A-Z ]{0,40}PRIVATE KEY-----)", re.MULTILINE
+)
 _GPU = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
@@ -116,7 +120,7 @@ class Redactor:
         self.counts["credential"] += max(0, hidden.count(secrets.HIDDEN) - text.count(secrets.HIDDEN))
         text = self._swap(_EMAIL, hidden, "e-mail address", lambda m: EMAIL)
         if self._home and self._home in text:
-            text = self._swap(re.compile(rf"{re.escape(self._home)}(?![\w.-])"), text, "home folder", lambda m: HOME)
+            text = self._swap(re.compile(rf"(?<![\w.-]){re.escape(self._home)}(?![\w.-])"), text, "home folder", lambda m: HOME)
         text = self._swap(_HOME, text, "home folder", lambda m: HOME)
         text = self._swap(_PROMPT, text, "machine", lambda m: f"{USER}@{HOST}")
         text = self._swap(_URL, text, "machine", self._address)
@@ -133,6 +137,12 @@ class Redactor:
         if self._learnt is not None:
             text = self._swap(self._learnt, text, "account or machine", lambda m: USER if m[0] in self._users else HOST)
         return text
+
+    def lines(self, lines: list[str]) -> list[str]:
+        """Lines that belong together: a private key or a manifest goes over several. As many come back."""
+        text = "\n".join(line.replace("\n", " ") for line in lines)
+        text = self._swap(_KEY_TAIL, text, "credential", lambda m: f"{secrets.HIDDEN}\n" * m[0].count("\n"))
+        return self.text(text).split("\n") if lines else []
 
     def value(self, value: Any, key: str = "", version: bool = False) -> Any:
         """A document of tables, lists and texts: its values, looked through; what a telling key holds is hidden whole."""

@@ -1,10 +1,9 @@
-"""A diagnosis as a document: JSON, Markdown, JUnit. The terminal view is in :mod:`hybridctl.doctor.terminal`."""
+"""A diagnosis as a document: JSON, Markdown. See also :mod:`hybridctl.doctor.terminal`, :mod:`hybridctl.doctor.junit`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
-from xml.etree import ElementTree
 
 from hybridctl import __version__
 from hybridctl.doctor.diagnose import Diagnosis
@@ -82,21 +81,22 @@ def to_markdown(diagnosis: Diagnosis) -> str:
     """For an issue or a ticket. Foreign text stands in code spans, so that it can't become markup."""
     about = subject(diagnosis)
     lines = ["# hybridctl doctor", ""]
-    lines += [f"- {name}: {_code(value)}" for name, value in about.items() if value and name != "sources"]
+    lines += [f"- {name}: {code(value)}" for name, value in about.items() if value and name != "sources"]
     total = counts(diagnosis)
     lines += ["", f"{_plural(total['error'], 'error')}, {_plural(total['warning'], 'warning')}.", ""]
     for number, finding in enumerate(diagnosis.findings, 1):
-        lines += _markdown_finding(number, finding)
+        lines += markdown_finding(number, finding)
     if diagnosis.install:
         lines += diagnosis.install.markdown()
     if diagnosis.unknown:
         lines += ["## Not known", ""]
-        lines += [f"- {u.check}: needs {_code(u.needs)}" for u in diagnosis.unknown]
+        lines += [f"- {u.check}: needs {code(u.needs)}" for u in diagnosis.unknown]
         lines.append("")
     return "\n".join(lines)
 
 
-def _markdown_finding(number: int, finding: Finding) -> list[str]:
+def markdown_finding(number: int, finding: Finding) -> list[str]:
+    """The section of one finding, as lines."""
     lines = [f"## {number}. {finding.title} ({finding.severity})", ""]
     lines += [f"`{finding.id}`, area {finding.area}, {finding.confidence}"]
     if finding.explained_by:
@@ -104,7 +104,7 @@ def _markdown_finding(number: int, finding: Finding) -> list[str]:
     lines += [
         "",
         *(
-            f"- {e.origin}: {e.fact} {_code(e.value)}" + (f", rule: {_code(e.expected)}" if e.expected else "")
+            f"- {e.origin}: {e.fact} {code(e.value)}" + (f", rule: {code(e.expected)}" if e.expected else "")
             for e in finding.evidence
         ),
     ]
@@ -117,15 +117,17 @@ def _markdown_finding(number: int, finding: Finding) -> list[str]:
     return lines
 
 
-def _code(value: Any) -> str:
+def code(value: Any) -> str:
+    """A value as a code span that nothing in it can close."""
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     text = " ".join(text.split())
-    fence = "`" * (max((len(run) for run in _backtick_runs(text)), default=0) + 1)
+    fence = "`" * (max((len(run) for run in backtick_runs(text)), default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def _backtick_runs(text: str) -> list[str]:
+def backtick_runs(text: str) -> list[str]:
+    """Every run of backticks in a text: a fence must be longer."""
     runs, run = [], ""
     for character in text + " ":
         if character == "`":
@@ -134,41 +136,6 @@ def _backtick_runs(text: str) -> list[str]:
             runs.append(run)
             run = ""
     return runs
-
-
-def to_junit(diagnosis: Diagnosis) -> str:
-    """One test case a check and a finding, for CI systems: loud findings fail, unknown checks are skipped."""
-    suite = ElementTree.Element("testsuite", name="hybridctl doctor")
-    loud = [f for f in diagnosis.findings if f.severity != "info"]
-    for finding in diagnosis.findings:
-        case = ElementTree.SubElement(suite, "testcase", classname=f"doctor.{finding.area}", name=finding.id)
-        if finding.severity != "info":
-            failure = ElementTree.SubElement(case, "failure", type=finding.severity, message=_xml(finding.title))
-            evidence = "\n".join(f"{e.origin}: {e.fact} = {e.value}" for e in finding.evidence)
-            fixes = "\n".join(f.text + (f"\n  {f.command}" if f.command else "") for f in finding.fix)
-            failure.text = _xml(f"{finding.cause}\n{evidence}\nfix:\n{fixes}")
-    skipped = 0
-    for outcome in diagnosis.outcomes:
-        if outcome.state == "finding":
-            continue
-        case = ElementTree.SubElement(suite, "testcase", classname="doctor.check", name=outcome.check)
-        if outcome.state != "ok":
-            ElementTree.SubElement(case, "skipped", message=_xml(f"{outcome.state}: {outcome.detail}"))
-            skipped += 1
-    suite.set("tests", str(len(suite)))
-    suite.set("failures", str(len(loud)))
-    suite.set("errors", "0")
-    suite.set("skipped", str(skipped))
-    ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode")
-
-
-def _xml(text: str) -> str:
-    """XML 1.0 has no way to write most control codes, and a parser refuses the whole report for one of them."""
-    return "".join(
-        c if c in "\t\n" or 0x20 <= ord(c) < 0xD800 or 0xE000 <= ord(c) < 0xFFFE or ord(c) > 0xFFFF else " "
-        for c in text
-    )
 
 
 def _plural(number: int, word: str, several: str = "") -> str:
