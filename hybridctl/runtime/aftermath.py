@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -11,7 +12,9 @@ from hybridctl.doctor.findings import Finding
 
 # A process that was killed says nothing; another one tells of it.
 _VANISHED = re.compile(r"Worker proc \S+ died unexpectedly|engine core exited unexpectedly|Engine core proc \S+ died")
-_PLUGIN = re.compile(r"Failed to load plugin (\S+)")
+_FROM_OUTSIDE = "from outside, or by the kernel for want of memory (dmesg tells)"
+_PLUGIN = re.compile(r"Failed to (?:load|instantiate endpoint) plugin (\S+)")
+_UNKNOWN = re.compile(r"Model architectures \['(HybridCtl\w+)'\] are not supported")
 
 
 @dataclass(frozen=True)
@@ -38,18 +41,33 @@ def read(transcript: BinaryIO, line: str) -> Aftermath:
         named = f"{log.innermost.type}: " if log.innermost.type else ""
         error = named + log.innermost.message
     if gone and (not error or "EngineDeadError" in error):
-        error = f"{gone[0]}, without a word of its own: killed from outside, or by the kernel for want of memory (dmesg tells)"
+        error = f"{gone[0]}, without a word of its own: killed {_FROM_OUTSIDE}"
     # A warning on the way explains no end: only what stands in an error does.
     heavy = {hit.entry_id for hit in log.hits if hit.weight > 1} if log is not None else set()
     causes = (f for f in result.findings if f.id in heavy and f.severity == "error")
     return Aftermath(next(causes, None), " ".join(error.split())[:500], log.reached if log else None)
 
 
+def of_signal(code: int) -> str:
+    """What an exit code says of a process that a signal ended; empty for any other."""
+    try:
+        name = signal.Signals(code - 128).name
+    except ValueError:
+        return ""
+    return f"{name}, {_FROM_OUTSIDE}" if name in ("SIGKILL", "SIGTERM") else name
+
+
 def plugin_trouble(transcript: BinaryIO) -> str:
-    """What vLLM logged about a plugin of ours that it could not load; empty where nothing."""
-    text = transcript.read().decode("utf-8", "replace").splitlines()
+    """What vLLM logged about a plugin of ours that it could not load, or has not even tried to load; empty where nothing."""
+    whole = transcript.read().decode("utf-8", "replace")
+    text = whole.splitlines()
     for i, line in enumerate(text):
         if (found := _PLUGIN.search(line)) and found[1] == "hybridctl":
             following = (each for each in text[i + 1 : i + 200] if re.search(r"\b\w*(?:Error|Exception): ", each))
             return next(following, line).rpartition("] ")[2].strip()
+    if unknown := _UNKNOWN.search(whole):
+        return (
+            f"a process of it does not know {unknown[1]}, so it never tried; serve named the plugin in VLLM_PLUGINS: "
+            "look for what changes that on the way (sitecustomize, a wrapper around Python)"
+        )
     return ""

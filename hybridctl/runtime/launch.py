@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hybridctl.runtime.checkpoint import Checkpoint
+from hybridctl.runtime.run_dir import temporary
 from hybridctl.runtime.target import Target
 
 YOURS = "as you gave it"
@@ -183,6 +186,10 @@ def _environment(launch: Launch, options: Options, run: Path, environ: Mapping[s
         names = launch.target.allowlist(environ.get("VLLM_PLUGINS"))
         put("VLLM_PLUGINS", names, "an allowlist over all kinds of plugins: what is installed, and hybridctl")
     put("PROMETHEUS_MULTIPROC_DIR", run / "metrics", "fresh for this run: counters of all processes reach /metrics")
+    if (scratch := temporary(run)) is not None:
+        put("TMPDIR", scratch, "sockets and other temporary files, which vLLM leaves behind: removed with this run")
+        if "TORCHINDUCTOR_CACHE_DIR" not in environ:
+            put("TORCHINDUCTOR_CACHE_DIR", _inductor(), "torch's own place: what is compiled once outlives this run")
     put("PYTHONUNBUFFERED", 1, "lines are seen when they are printed")
     put("NO_COLOR", 1, "the log is text")
     if launch.target.cpu:
@@ -191,6 +198,17 @@ def _environment(launch: Launch, options: Options, run: Path, environ: Mapping[s
         size = launch.tensor_parallel_size
         if size > 1 and "VLLM_CPU_OMP_THREADS_BIND" not in environ:
             put("VLLM_CPU_OMP_THREADS_BIND", _binding(size), "each tensor-parallel rank gets processors of its own")
+
+
+def _inductor() -> Path:
+    """As torch names it (``torch/_inductor/runtime/cache_dir_utils.py``), from the temporary folder of the machine."""
+    import getpass
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        user = f"uid_{os.getuid()}"
+    return Path(tempfile.gettempdir()) / ("torchinductor_" + re.sub(r'[\\/:*?"<>|]', "_", user))
 
 
 def _binding(ranks: int) -> str:

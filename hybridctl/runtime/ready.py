@@ -93,12 +93,19 @@ class Probe:
 
     Args:
         prove: gives the proof or raises; None where nothing is injected.
+        ours: whether what answers at the address is the server that was started.
     """
 
-    def __init__(self, client: Client, prove: Callable[[], Proof] | None, begun: float) -> None:
+    def __init__(
+        self,
+        client: Client,
+        prove: Callable[[], Proof] | None,
+        begun: float,
+        ours: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.ready: Ready | None = None
         self.error: HybridctlError | None = None
-        self._client, self._prove, self._begun = client, prove, begun
+        self._client, self._prove, self._begun, self._ours = client, prove, begun, ours
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
         self._thread.start()
@@ -117,7 +124,7 @@ class Probe:
 
     def _healthy(self) -> bool:
         try:
-            return self._client.get("/health", 2.0).status == 200
+            return self._client.get("/health", 2.0).status == 200 and self._ours()
         except NoAnswer:
             return False
 

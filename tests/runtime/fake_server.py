@@ -1,7 +1,9 @@
 """Stands in for vLLM: prints what a start of vLLM 0.32 printed, then answers. Arguments are those of a real launch.
 
 FAKE_MODE: ready (default), crash (dies while loading), late-crash (dies while serving), no-proof, half-proof (one worker of two),
-bad-plugin, unknown-name (what vLLM really does then), no-completion, deaf (ignores SIGTERM), silent (never listens).
+bad-plugin, unknown-name (what vLLM really does then), bad-endpoint (only /generate is missing), no-completion, deaf (ignores
+SIGTERM), silent (never answers), portless (never even takes its port), swallow (does not serve yet, and only the second SIGTERM
+ends it).
 Every mode starts a "worker" in a session of its own, which ignores SIGTERM when FAKE_MODE is deaf.
 """
 
@@ -77,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         known = {"/health": {}, "/v1/models": {"data": [{"id": "fake"}]}, "/metrics": {}}
-        if self.path == "/generate":
+        if self.path == "/generate" and MODE != "bad-endpoint":
             self.answer(405, {"detail": "Method Not Allowed"})
         else:
             self.answer(200 if self.path in known else 404, known.get(self.path, {}))
@@ -110,11 +112,13 @@ def prove(worker: int) -> None:
 def main() -> None:
     if MODE == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    elif MODE != "silent":
+    elif MODE == "swallow":
+        signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    elif MODE not in ("silent", "portless"):
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     worker = subprocess.Popen([sys.executable, "-c", WORKER, MODE, SHARED], start_new_session=True).pid
     say(START, worker=worker)
-    if MODE == "bad-plugin":
+    if MODE in ("bad-plugin", "bad-endpoint"):
         say(BAD_PLUGIN)
     if MODE == "unknown-name":
         say(BAD_PLUGIN)
@@ -123,7 +127,7 @@ def main() -> None:
     if MODE == "crash":
         say(CRASH, worker=worker)
         sys.exit(1)
-    while MODE == "silent":
+    while MODE in ("silent", "portless", "swallow"):
         time.sleep(1)
     prove(worker)
     say(DONE)
@@ -133,5 +137,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
+    if MODE != "portless":
+        server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
     main()

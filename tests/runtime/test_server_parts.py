@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -223,6 +225,34 @@ def test_the_parts_load_nothing_heavy() -> None:
     assert not {"torch", "vllm", "numpy", "transformers"} & {name.partition(".")[0] for name in loaded.split()}
 
 
+def test_temporary_files_go_with_their_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv("HYBRIDCTL_HOME", str(tmp_path / "home"))
+    short = Path(tempfile.mkdtemp(dir="/tmp"))  # a socket's path must be short, and tmp_path is not
+    request.addfinalizer(lambda: shutil.rmtree(short))
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    ended, failed, dead, damaged = (run_dir.create() for _ in range(4))
+    folders = [Path(run.content["temporary"]) for run in (ended, failed, dead, damaged)]
+    assert all(f.parent == short and f.stat().st_mode & 0o077 == 0 for f in folders)
+    assert run_dir.temporary(ended.path) == folders[0]
+    (folders[1] / "socket").write_text("")
+    ended.remove()
+    failed.fail("why")
+    dead.note(ticks=1)
+    damaged.note(ticks=1, temporary=str(tmp_path / "home"))
+    run_dir.clean()
+    assert [f.exists() for f in folders] == [False, False, False, True]
+    assert (tmp_path / "home").exists()
+    assert failed.content["temporary"] == str(folders[1])
+    environment = planned().environment({})
+    assert environment["TMPDIR"] == str(short / "hybridctl-run")
+    assert environment["TORCHINDUCTOR_CACHE_DIR"].startswith(str(short / "torchinductor_"))
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * 60)
+    assert run_dir.temporary(ended.path) is None
+    assert "TMPDIR" not in planned().environment({})
+
+
 def test_a_run_directory_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HYBRIDCTL_HOME", str(tmp_path))
     run = run_dir.create()
@@ -231,6 +261,12 @@ def test_a_run_directory_without_room(tmp_path: Path, monkeypatch: pytest.Monkey
         run.note(state="ready")
     run.fail("why")
     assert not run.path.exists()
+    (tmp_path / "full").mkdir()
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: str(tmp_path / "full"))
+    (tmp_path / "full" / f".{run_dir.STATE}").symlink_to("/dev/full")
+    with pytest.raises(HybridctlError, match="No space left"):
+        run_dir.create()
+    assert not (tmp_path / "full").exists()
 
 
 DEAD_WORKER = """\
@@ -254,6 +290,12 @@ def test_a_process_that_was_killed_is_named(log: str, words: str) -> None:
     after = aftermath.read(io.BytesIO(log.encode()), "vllm serve x")
     assert words in after.error
     assert "killed from outside" in after.error
+
+
+def test_what_an_exit_code_says_of_a_signal() -> None:
+    assert aftermath.of_signal(137).startswith("SIGKILL, from outside, or by the kernel")
+    assert aftermath.of_signal(139) == "SIGSEGV"
+    assert [aftermath.of_signal(code) for code in (0, 1, 127, 128, 255)] == [""] * 5
 
 
 @given(st.binary(max_size=300))

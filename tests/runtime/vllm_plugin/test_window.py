@@ -65,7 +65,9 @@ def test_the_plugin_refuses_when_a_wrong_vllm_loads_it(tmp_path: Path, version: 
     (tmp_path / "vllm" / "__init__.py").write_text(f"__version__ = {version!r}\n", encoding="utf-8")
     env = {**os.environ, "HYBRIDCTL_PLUGIN": "1", "PYTHONPATH": str(tmp_path)}
     code = "from hybridctl.runtime.vllm_plugin.plugin import register; register()"
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False, timeout=60
+    )
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
     if why:

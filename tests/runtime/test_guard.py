@@ -1,0 +1,89 @@
+"""The process between serve and vLLM, on commands that behave badly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hybridctl.runtime import guard
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it")
+
+# As vLLM's processes do: memory that is shared with a spawned process, and a resource tracker to remove it.
+SHARES = """
+import signal, time
+from multiprocessing import get_context, shared_memory
+
+def work():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    memory = shared_memory.SharedMemory(create=True, size=4096)
+    get_context("spawn").Process(target=work).start()
+    print(memory.name, flush=True)
+    work()
+"""
+
+
+def guarded(*command: str, grace: float = 30.0) -> subprocess.Popen[str]:
+    read, write = os.pipe()
+    line = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(grace), str(write), "--", *command]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, pass_fds=[write], start_new_session=True)
+    os.close(write)
+    with os.fdopen(read) as report:
+        assert report.readline().strip().isdigit()
+    return process
+
+
+@pytest.mark.parametrize("asked", [(signal.SIGTERM, signal.SIGINT), (signal.SIGTERM,)])
+def test_shared_memory_of_processes_that_are_killed_is_removed(tmp_path: Path, asked: tuple[int, ...]) -> None:
+    script = tmp_path / "shares.py"
+    script.write_text(SHARES)
+    process = guarded(sys.executable, str(script), grace=30.0 if len(asked) > 1 else 0.1)
+    assert process.stdout is not None
+    memory = Path("/dev/shm", process.stdout.readline().strip())
+    assert memory.exists()
+    below = guard.descendants(process.pid)
+    assert any(guard.is_tracker(pid) for pid in below)
+    for number in asked:
+        process.send_signal(number)
+        time.sleep(0.3)
+    assert process.wait(20) == 137
+    assert not memory.exists()
+    assert not set(below) & set(guard.parents())
+    process.stdout.close()
+
+
+COUNTS = """
+import signal, sys, time
+begun, got = time.monotonic(), []
+def count(*_):
+    got.append(1)
+    if len(got) == int(sys.argv[1]):
+        sys.exit(40 + len(got))
+signal.signal(signal.SIGTERM, count)
+print("on", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("serves", "code"), [(False, 42), (True, 137)])
+def test_sigterm_is_repeated_only_until_it_serves(serves: bool, code: int) -> None:
+    process = guarded(sys.executable, "-c", COUNTS, "2", grace=guard.AGAIN + 1.5)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "on\n"
+    if serves:
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == code
+    process.stdout.close()
