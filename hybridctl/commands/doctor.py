@@ -73,6 +73,10 @@ def doctor(
         Optional[str],  # noqa: UP045
         typer.Option("--python", metavar="PATH", help="Look at that interpreter's packages (never imported)."),
     ] = None,
+    pid: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--pid", metavar="N", min=1, help="Look at a server that runs: its launch line, variables, packages."),
+    ] = None,
     facts: Annotated[
         Path | None,
         typer.Option("--facts", metavar="OUT", help="Write the facts that were read; --env reads them again."),
@@ -100,6 +104,8 @@ def doctor(
 
     if [env, log, config, command].count("-") > 1:
         raise UsageError("only one of --env, --log, --config and --command can be '-'")
+    if pid is not None and (python is not None or command is not None):
+        raise UsageError("--pid: the server has its own launch line and Python", "hybridctl doctor --pid N")
     pasted = any(x is not None for x in (env, log, config, command, stack))
     inputs = Inputs(
         env=None if env is None else read_text(env, "--env"),
@@ -108,8 +114,9 @@ def doctor(
         command=read_text("-", "--command") if command == "-" else command,
         model=model,
         engine=engine,
-        local=local or python is not None or not pasted,
+        local=local or python is not None or pid is not None or not pasted,
         python=python,
+        pid=pid,
         hub=model is not None and not pasted,
         stack=stack,
     )

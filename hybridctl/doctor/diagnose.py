@@ -17,6 +17,7 @@ from hybridctl.doctor.ranking import rank
 from hybridctl.doctor.unplaced import place
 
 if TYPE_CHECKING:
+    from hybridctl.doctor.facts.local import Look
     from hybridctl.doctor.install import Advice, Install
     from hybridctl.doctor.logs import LogReading
 
@@ -33,6 +34,8 @@ class Inputs:
     engine: str | None = None
     local: bool = False
     python: str | None = None
+    pid: int | None = None
+    """A server that runs on this machine."""
     hub: bool = False
     """Fetch the model's config.json when it is not in the cache."""
     stack: str | None = None
@@ -56,15 +59,17 @@ class Diagnosis:
 
 def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     """Read every input, judge, and rank."""
+    look = _begin(inputs)
     knowledge = knowledge or load()
+    checks = discover()  # read while the machine answers
     notes: list[str] = []
     unknown: list[Unknown] = []
-    facts, log = gather(inputs, knowledge, notes, unknown)
+    facts, log = gather(inputs, knowledge, notes, unknown, look)
     hits = list(log.hits) if log else []
-    if inputs.env:
+    if inputs.env and not inputs.env.lstrip().startswith("{"):  # quotes of our own facts are no lines of a log
         hits += find_symptoms(inputs.env, knowledge.symptoms)
     findings, undecided = knowledge.judge(facts, hits)
-    outcomes = [check.run(Context(facts, log)) for check in discover()]
+    outcomes = [check.run(Context(facts, log)) for check in checks]
     findings += [_with_every_statement(f, facts) for outcome in outcomes for f in outcome.findings]
     if log is not None and not any(_speaks_of_log(f) for f in findings):
         findings += place(log, knowledge)
@@ -111,16 +116,22 @@ def _with_every_statement(finding: Finding, facts: Facts) -> Finding:
     return finding
 
 
+def _begin(inputs: Inputs) -> Look | None:
+    if not inputs.local:
+        return None
+    from hybridctl.doctor.facts.local import begin_local
+
+    return begin_local(inputs.python, inputs.pid)
+
+
 def gather(
-    inputs: Inputs, knowledge: Knowledge, notes: list[str], unknown: list[Unknown]
+    inputs: Inputs, knowledge: Knowledge, notes: list[str], unknown: list[Unknown], look: Look | None = None
 ) -> tuple[Facts, LogReading | None]:
-    """Every statement of every input, without judging any."""
+    """Every statement of every input, without judging any; ``look`` is the one at this machine, where it has begun."""
     facts = Facts()
     log: LogReading | None = None
-    if inputs.local:
-        from hybridctl.doctor.facts import collect_local
-
-        local, missing = collect_local(inputs.python)
+    if look := look or _begin(inputs):
+        local, missing = look.finish()
         facts.extend(local)
         unknown += missing
     if inputs.log is not None:
@@ -144,6 +155,10 @@ def gather(
     elif (engine_fact := _engine_of(facts)) is not None:
         facts.add("engine", engine_fact.value, engine_fact.origin)
     facts.extend(_model(inputs, facts, notes))
+    if inputs.local and inputs.pid is None and (name := facts.value("model.name")):
+        from hybridctl.doctor.facts.local import collect_cached
+
+        facts.extend(collect_cached(str(name)))
     return facts, log
 
 

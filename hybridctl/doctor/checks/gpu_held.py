@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
+from hybridctl.doctor.checks._local import is_for_gpu
 from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Evidence, Fix, Outcome
@@ -43,6 +44,8 @@ def run(context: Context) -> Outcome:
     facts = context.facts
     if facts.get("process.pid"):
         return CHECK.not_applicable("the server runs and has its memory")
+    if is_for_gpu(facts) is False:
+        return CHECK.not_applicable("nothing here is built for NVIDIA's GPUs")
     free, total = facts.get("gpu.free_gib"), read.amount(facts, "gpu.memory_gib")
     sizes = _sizes(free)
     if free is None or not sizes or total is None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
+from hybridctl.doctor.checks._local import is_for_gpu
 from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.findings import Fix, Outcome, Severity
 
 
 def run(context: Context) -> Outcome:
     facts = context.facts
+    if is_for_gpu(facts) is False:
+        return CHECK.not_applicable("nothing here is built for NVIDIA's GPUs")
     names = facts.get("gpu.names")
     if names is None or not isinstance(names.value, list):
         return CHECK.unknown("gpu.names")

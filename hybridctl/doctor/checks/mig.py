@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
+from hybridctl.doctor.checks._local import is_for_gpu
 from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.findings import Fix, Outcome
 
@@ -14,6 +15,8 @@ _NCCL = "https://github.com/NVIDIA/nccl/issues/1716"
 
 def run(context: Context) -> Outcome:
     facts = context.facts
+    if is_for_gpu(facts) is False:
+        return CHECK.not_applicable("nothing here is built for NVIDIA's GPUs")
     mig, devices = facts.get("gpu.mig"), facts.get("gpu.mig_devices")
     if mig is None or not isinstance(mig.value, bool):
         return CHECK.unknown("gpu.mig")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
-from hybridctl.doctor.findings import Fix, Outcome
+from hybridctl.doctor.findings import Evidence, Fix, Outcome
 
 _DEFAULTS = {"vllm": 8000, "sglang": 30000}
 _SOURCES = [
@@ -41,7 +41,7 @@ def run(context: Context) -> Outcome:
             "error",
             "Something listens there already, often an earlier server that still holds its GPU memory. The new one loads for "
             "minutes before it finds out.",
-            [port.evidence, read.quote(taken, f"without {port.value}")],
+            [port.evidence, Evidence("platform.ports", str(port.value), "free", str(taken.origin), taken.origin.quote)],
             [
                 Fix("See who it is, and end it if it is a server left over.", f"ss -ltnp | grep ':{port.value} '"),
                 Fix(f"Or take another port, such as {free}.", command),

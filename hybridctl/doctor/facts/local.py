@@ -18,7 +18,7 @@ from hybridctl.doctor.facts.local_network import network_facts
 from hybridctl.doctor.facts.local_nvml import Answers, ask_driver, gpu_source
 from hybridctl.doctor.facts.local_packages import Interpreter, other_interpreter, package_facts, this_interpreter
 from hybridctl.doctor.facts.local_python import python_facts
-from hybridctl.doctor.facts.local_run import Source, ask
+from hybridctl.doctor.facts.local_run import Asking, Source, ask
 from hybridctl.doctor.facts.local_system import system_facts
 from hybridctl.doctor.facts.local_vllm import vllm_facts
 from hybridctl.doctor.facts.local_wsl import wsl_facts
@@ -29,14 +29,30 @@ _OF_DRIVER, _OF_PYTHON = 1.6, 4.0
 """Seconds: a little more than the limits of the children that these sources wait for."""
 
 
-def collect_local(
+class Look:
+    """A look at the machine that has begun; what it sees is ready when it is asked for."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    def finish(self) -> tuple[Facts, list[Unknown]]:
+        """The facts, and what could not be looked at.
+
+        Raises:
+            UsageError: the interpreter that was named is none.
+        """
+        facts, unknown = self._asking.answers()
+        return Facts(facts), unknown
+
+
+def begin_local(
     python: str | None = None,
     pid: int | None = None,
     machine: Machine | None = None,
     driver: Callable[[], Answers] = ask_driver,
     interpreter: Interpreter | None = None,
-) -> tuple[Facts, list[Unknown]]:
-    """Look at the machine. Takes as long as its slowest source: at most 1.6 s, and 4 s for another Python.
+) -> Look:
+    """Begin to look at the machine. It takes as long as its slowest source: at most 1.6 s, and 4 s for another Python.
 
     Args:
         python: another interpreter whose packages are to be read, or the folder of its virtual environment.
@@ -45,11 +61,8 @@ def collect_local(
         driver: who asks the NVIDIA driver.
         interpreter: a Python that is known already.
 
-    Returns:
-        The facts, and what could not be looked at.
-
     Raises:
-        UsageError: ``python`` is no interpreter, or ``pid`` no server.
+        UsageError: ``pid`` is no server.
     """
     machine = machine or this_machine()
     started: list[Source] = []
@@ -96,8 +109,18 @@ def collect_local(
         Source("hub settings", lambda: hub_facts(machine)),
         Source("variables", lambda: variable_facts(machine)),
     ]
-    facts, unknown = ask([*started, *sources, *(by_variables if open_to_us else [])])
-    return Facts(facts), unknown
+    return Look(Asking([*started, *sources, *(by_variables if open_to_us else [])]))
+
+
+def collect_local(
+    python: str | None = None,
+    pid: int | None = None,
+    machine: Machine | None = None,
+    driver: Callable[[], Answers] = ask_driver,
+    interpreter: Interpreter | None = None,
+) -> tuple[Facts, list[Unknown]]:
+    """Look at the machine and wait: :func:`begin_local` and :meth:`Look.finish` at once."""
+    return begin_local(python, pid, machine, driver, interpreter).finish()
 
 
 def collect_cached(model: str) -> list[Fact]:

@@ -61,8 +61,10 @@ def nvml_facts(
         seen: facts that the files of the kernel gave, by key.
     """
     seen = seen or {}
-    yield from _library(told.get("libcuda") or {})
     nvml = told.get("nvml") or {}
+    # Without a driver there is no library of it either: that is one lack, not two.
+    there = bool(nvml.get("driver") or "driver.module" in seen or "driver.devices" in seen)
+    yield from _library(told.get("libcuda") or {}, there)
     gpus = nvml.get("gpus") or []
     module = seen.get("driver.module")
     if driver := nvml.get("driver"):
@@ -92,10 +94,11 @@ def nvml_facts(
         )
 
 
-def _library(libcuda: dict[str, Any]) -> Iterable[Fact]:
+def _library(libcuda: dict[str, Any], there: bool) -> Iterable[Fact]:
     if text := libcuda.get("error"):
         absent = "No such file" in text or "Could not find" in text
-        yield local_fact("driver.libcuda", "not found" if absent else f"broken: {text}", text)
+        if there or not absent:
+            yield local_fact("driver.libcuda", "not found" if absent else f"broken: {text}", text)
     elif path := libcuda.get("path"):
         yield local_fact("driver.libcuda", path, path)
         if version := libcuda.get("version"):

@@ -57,7 +57,7 @@ def find_server(pid: int, machine: Machine) -> Server:
         )
     if not machine.exists(f"/proc/{pid}"):
         raise UsageError(f"--pid: there is no process {pid}", "ps -ef | grep -iE 'vllm|sglang'")
-    found = next((p for p in (*_upwards(pid, machine), *_downwards(pid, machine)) if _launch(p, machine)), None)
+    found = next((p for p in _upwards(pid, machine) if _launch(p, machine)), None) or _below(pid, machine)
     if found is None:
         name = " ".join(_arguments(pid, machine)[:3]) or machine.head(f"/proc/{pid}/comm").strip() or "a kernel thread"
         raise UsageError(
@@ -105,12 +105,30 @@ def _downwards(pid: int, machine: Machine) -> Iterable[int]:
             return
 
 
+def _below(pid: int, machine: Machine) -> int | None:
+    """The one server that the process started, directly or not.
+
+    Raises:
+        UsageError: there are several.
+    """
+    servers = [
+        p for p in _downwards(pid, machine) if _launch(p, machine) and not _launch(parent_of(machine, p), machine)
+    ]
+    if len(servers) > 1:
+        raise UsageError(
+            f"--pid: process {pid} started several servers: {', '.join(map(str, servers))}",
+            f"hybridctl doctor --pid {servers[0]}",
+        )
+    return servers[0] if servers else None
+
+
 def _arguments(pid: int, machine: Machine) -> list[str]:
     return [word for word in machine.head(f"/proc/{pid}/cmdline").split("\0") if word]
 
 
-def _launch(pid: int, machine: Machine) -> bool:
-    words = _arguments(pid, machine)
+def _launch(pid: int | None, machine: Machine) -> bool:
+    """Whether the arguments of a process start an engine."""
+    words = _arguments(pid, machine) if pid else []
     # Our own command line may name a launch line too; a title such as "VLLM::EngineCore" is one word.
     if len(words) < 2 or any("hybridctl" in word and "doctor" in words for word in words[:3]):
         return False
@@ -139,8 +157,13 @@ def server_facts(server: Server) -> Iterable[Fact | Unknown]:
         if server.pid == server.asked
         else f"process {server.pid}, to which {server.asked} belongs"
     )
-    yield local_fact("process.pid", server.pid, f"{quote}: {server.launch}")
-    yield from parse_command(server.launch)
+    yield local_fact("process.pid", server.pid, quote)
+    yield local_fact("process.launch", server.launch, f"{quote}: {server.launch}")
+    launch = parse_command(server.launch)
+    yield from launch
+    # In a text "--model /path/to/model" stands for some model; a process has opened that very path.
+    if (model := launch.get("flag.model")) and launch.get("model.name") is None:
+        yield Fact("model.name", str(model.value), model.origin)
     if server.closed:
         yield Unknown(
             f"variables of process {server.pid}",

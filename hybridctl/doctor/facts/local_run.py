@@ -47,25 +47,39 @@ class _Asked(Thread):
         self.done = True
 
 
-def ask(sources: Sequence[Source]) -> tuple[list[Fact], list[Unknown]]:
-    """Facts of all sources in their order, and what could not be learned. Takes as long as the slowest one may.
+class Asking:
+    """Sources that are being asked: they answer while the caller does other things."""
 
-    Raises:
-        HybridctlError: a source refuses what the user asked for.
-    """
-    begin = time.monotonic()
-    asked = [_Asked(source) for source in sources]
-    for thread in asked:
-        thread.start()
-    facts: list[Fact] = []
-    unknown: list[Unknown] = []
-    for thread in asked:
-        thread.join(max(0.0, begin + thread.source.seconds - time.monotonic()))
-        late = not thread.done
-        if thread.refusal is not None:
-            raise thread.refusal
-        for item in list(thread.items):
-            (facts if isinstance(item, Fact) else unknown).append(item)  # type: ignore[arg-type]
-        if late:
-            unknown.append(Unknown(thread.source.name, f"an answer; none came within {thread.source.seconds:g} s"))
-    return facts, unknown
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._begin = time.monotonic()
+        self._asked = [_Asked(source) for source in sources]
+        for thread in self._asked:
+            thread.start()
+
+    def answers(self) -> tuple[list[Fact], list[Unknown]]:
+        """Facts of all sources in their order, and what could not be learned. Waits as long as the slowest one may still take.
+
+        Raises:
+            HybridctlError: a source refuses what the user asked for.
+        """
+        facts: list[Fact] = []
+        unknown: list[Unknown] = []
+        for thread in self._asked:
+            thread.join(max(0.0, self._begin + thread.source.seconds - time.monotonic()))
+            late = not thread.done
+            if thread.refusal is not None:
+                raise thread.refusal
+            for item in list(thread.items):
+                if isinstance(item, Fact):
+                    facts.append(item)
+                else:
+                    unknown.append(item)
+            if late:
+                limit = f"{thread.source.seconds:g} s"
+                unknown.append(Unknown(thread.source.name, f"an answer; none came within {limit}"))
+        return facts, unknown
+
+
+def ask(sources: Sequence[Source]) -> tuple[list[Fact], list[Unknown]]:
+    """Ask and wait: :meth:`Asking.answers` at once."""
+    return Asking(sources).answers()

@@ -93,6 +93,7 @@ KEYS: dict[str, KeySpec] = {
     "hub.offline": KeySpec("bool", "downloads are switched off"),
     "hub.cached": KeySpec("bool", "the cache holds weights of the model"),
     "process.pid": KeySpec("number", "the running server that was looked at"),
+    "process.launch": KeySpec("str", "its arguments as one line, without secrets"),
     "python.venv": KeySpec("bool", "a virtual environment"),
     "python.conda": KeySpec("bool", "a conda environment, or a virtual environment on top of one"),
     "python.headers": KeySpec("bool", "Python.h of this Python is there"),

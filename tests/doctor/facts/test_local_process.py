@@ -64,6 +64,13 @@ def test_a_shell_that_started_it(tmp_path: Path) -> None:
     assert server.pid == 9
 
 
+def test_of_several_servers_none_is_guessed(tmp_path: Path) -> None:
+    there = machine(tmp_path, {1: (0, ["/sbin/init"]), 8: (1, SERVE), 9: (8, [*SERVE, "--again"]), 12: (1, SERVE)})
+    with pytest.raises(UsageError, match="several servers: 8, 12"):
+        find_server(1, there)
+    assert find_server(12, there).pid == 12
+
+
 @pytest.mark.parametrize(
     ("asked", "words", "says"),
     [

@@ -381,11 +381,9 @@ def test_another_makers_gpu_is_named_in_the_reason(tmp_path: Path) -> None:
 def test_no_file_and_no_variable_makes_a_collector_raise(
     files: dict[str, str], environ: dict[str, str], platform: str
 ) -> None:
-    texts = dict(files.items())
-
     class Told(Machine):
         def head(self, place: str, size: int = 65536) -> str:
-            return texts.get(place, "")
+            return files.get(place, "")
 
     machine = Told(environ, Path("/nowhere/at/all"), platform=platform, arch="x86_64")
     python = Interpreter("3.12.3", (), "python", "/v", "/usr")
