@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hybridctl.fit.blocks import CUDA, QSA, Alignment, Backend, align, ceil_div, round_up
 from hybridctl.fit.groups import Grouping, group_layers
@@ -55,6 +55,11 @@ class Caches:
     def need(self, length: int) -> int:
         """Bytes of the pool that one request of that length may hold, whole blocks, over all groups."""
         return self.grouping.blocks(length, self.launch) * self.grouping.block_bytes
+
+    @property
+    def idle(self) -> float:
+        """Share of a request of the maximum length that is padding."""
+        return self.grouping.idle(self.flags.max_model_len, self.launch)
 
     def blocks(self, pool: int) -> int:
         """Blocks that a pool of bytes is cut into. One of them is never handed out (the null block)."""
@@ -231,8 +236,3 @@ def _index_bytes(plan: LayerPlan, flags: Flags) -> int:
         return 0
     layers = plan.count("sparse") + flags.draft_layers
     return ceil_div(index.head_size * _index_width(flags), index.ratio) * layers
-
-
-def with_flags(made: Caches, **changes: object) -> Flags:
-    """The same flags with some of them changed."""
-    return replace(made.flags, **changes)  # type: ignore[arg-type]

@@ -48,11 +48,10 @@ class Grouping:
         """Blocks of one request of that length, over all groups."""
         return sum(group.blocks(length, launch) for group in self.groups)
 
-    @property
-    def idle(self) -> float:
-        """Share of the pool's bytes that no layer can use because groups are narrower than the block, or pages are padded."""
-        used = sum(min(s.content, s.page) for g in self.groups for s in g.specs)
-        return 1 - used / (self.block_bytes * len(self.groups)) if self.groups else 0.0
+    def idle(self, length: int, launch: Launch) -> float:
+        """Share of one request's blocks that no layer can use: groups are narrower than a block, or pages are padded."""
+        used = sum(g.blocks(length, launch) * sum(s.content for s in g.specs) for g in self.groups)
+        return 1 - used / (self.block_bytes * self.blocks(length, launch))
 
 
 class PagesDiffer(HybridctlError):

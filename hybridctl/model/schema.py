@@ -53,7 +53,7 @@ class VariantModel(_Strict):
     names: list[str] = Field(min_length=1)
     architecture: str = ""
     moe: bool | None = None
-    config: dict[str, bool | int | float | str | list[str]] = {}
+    config: dict[str, bool | int | float | str | list[str] | list[int]] = {}
     size_gib: dict[str, float] = {}
     """Size of the weight files in GiB, by quantisation."""
     memory_gb: dict[str, float] = {}
