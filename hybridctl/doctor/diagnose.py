@@ -148,7 +148,7 @@ def gather(
 
         facts.extend(parse_env_text(inputs.env))
     if inputs.stack or inputs.local:
-        facts = _with_stack(inputs, facts)
+        facts = _with_stack(inputs, facts, notes)
     if inputs.engine:
         engine = inputs.engine.strip().lower()
         facts.add("engine", engine, Origin("command", None, inputs.engine))
@@ -162,7 +162,7 @@ def gather(
     return facts, log
 
 
-def _with_stack(inputs: Inputs, facts: Facts) -> Facts:
+def _with_stack(inputs: Inputs, facts: Facts, notes: list[str]) -> Facts:
     """The facts with the named stack's packages, and where torch is to be had when a line to install is composed."""
     from hybridctl.doctor.facts.local_wheels import index_facts, wheel_facts
 
@@ -170,7 +170,10 @@ def _with_stack(inputs: Inputs, facts: Facts) -> Facts:
         from hybridctl.doctor.stack_facts import on_machine
         from hybridctl.doctor.stacks import stack
 
-        facts = on_machine(stack(inputs.stack), facts, inputs.model)
+        named = stack(inputs.stack)
+        facts = on_machine(named, facts, inputs.model)
+        if not named.current:
+            notes.append(f"{named.id}: {named.summary}")
     facts.extend(index_facts())
     if inputs.local:
         facts.extend(wheel_facts())

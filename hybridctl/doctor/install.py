@@ -13,6 +13,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from hybridctl import tables
 from hybridctl.doctor.checks import Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks.glibc import CHECK as GLIBC
@@ -147,10 +148,15 @@ def _notes(stack: Stack, facts: Facts) -> list[str]:
     else:
         notes.append("Use a new, empty environment.")
     if stack.build == "cuda" and not facts.has("driver."):
-        need = stack.driver_ptx or stack.driver
-        newer = f" ({need} or newer for Blackwell)" if stack.driver_ptx else ""
-        notes.append(f"The driver is not known: it must be {stack.driver} or newer{newer}.")
+        newer = f" ({stack.driver_ptx} or newer for Blackwell)" if stack.driver_ptx else ""
+        notes.append(f"The driver is not known: it must be {_needed(stack, facts)} or newer{newer}.")
     return notes
+
+
+def _needed(stack: Stack, facts: Facts) -> str:
+    """The first driver that serves the stack, by the numbers of this system: Windows counts otherwise, and WSL runs its driver."""
+    windows = tables.driver_for_major(int(stack.cuda.split(".")[0]), windows=True)
+    return (windows or stack.driver) if read.is_windows_driver(facts) else stack.driver
 
 
 def is_wanted(facts: Facts, asked: bool) -> bool:
@@ -244,14 +250,16 @@ def _refusals(facts: Facts) -> list[tuple[str, Finding]]:
 
 def _because(stack: Stack, facts: Facts) -> list[str]:
     lines = []
+    if (python := facts.get("platform.python")) and python.origin.source == "local":
+        lines.append(f"there is no vLLM in {python.origin.quote} (--python PATH looks at another one)")
     if stack.build == "cpu":
         lines.append("no NVIDIA driver and no GPU were found on this machine, so this is vLLM for the CPU")
     elif driver := facts.get("driver.version") or facts.get("driver.cuda"):
         what = f"driver {shown(driver.value)}" if driver.key == "driver.version" else f"CUDA {shown(driver.value)}"
-        lines.append(f"{what} serves CUDA {stack.cuda} ({stack.driver} or newer is needed)")
+        lines.append(f"{what} serves builds for CUDA {stack.cuda} ({_needed(stack, facts)} or newer is needed)")
     if (gpu := read.capability(facts)) is not None:
         lines.append(f"compute capability {gpu[0].value} is at least {stack.gpu_from}")
-    if python := facts.get("platform.python"):
+    if python is not None:
         lines.append(f"Python {python.value} is within {stack.python}")
     if model := facts.value("model.name"):
         known = MODEL.run(Context(on_machine(stack, facts))).state == "ok"
