@@ -7,6 +7,7 @@ and 0.32 compute (tests/data/fit).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ class Alignment:
         return (self.page - self.state) / self.state if self.state else 0.0
 
 
-def align(state: int, token: int, backend: Backend = CUDA, block: int | None = None, latent: bool = False) -> Alignment:
+def align(
+    state: int, token: int, backend: Backend = CUDA, block: int | None = None, latent: bool = False, chunk: int = 0
+) -> Alignment:
     """The smallest block whose attention page holds a state page.
 
     Args:
@@ -53,6 +56,7 @@ def align(state: int, token: int, backend: Backend = CUDA, block: int | None = N
         token: bytes of one token in one attention layer, one rank.
         block: ``--block-size``; ``None``: the backend's own.
         latent: the attention is MLA.
+        chunk: the scan's chunk in mode ``all``, which keeps a state at every block: blocks are whole chunks there; 0: another mode.
 
     Raises:
         ValueError: ``token`` is not positive.
@@ -61,8 +65,10 @@ def align(state: int, token: int, backend: Backend = CUDA, block: int | None = N
         raise ValueError("an attention layer keeps at least one byte a token")
     size = block or backend.default
     step = max(backend.kernel, size, _MLA_ALIGNMENT if latent else 0)
-    needed = step * ceil_div(state, step * token)
-    needed = round_up(needed, backend.kernel)
+    if chunk:
+        needed = round_up(ceil_div(state, token), lcm(chunk, step))
+    else:
+        needed = round_up(step * ceil_div(state, step * token), backend.kernel)
     size = max(size, needed)
     return Alignment(size, size * token, state)
 

@@ -172,7 +172,8 @@ def _alignment(
     if not states or kind is None:
         return None
     latent = plan.attention[kind].latent
-    return align(max(states.values()), tokens[kind], backend, flags.block_size, latent)
+    chunk = (flags.mamba_block_size or plan.chunk) if mode == "all" else 0
+    return align(max(states.values()), tokens[kind], backend, flags.block_size, latent, chunk)
 
 
 def _specs(

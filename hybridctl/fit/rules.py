@@ -16,6 +16,7 @@ SOURCES = (
     "https://github.com/vllm-project/vllm/blob/v0.32.0/vllm/v1/kv_cache_interface.py",
 )
 NEWEST = "0.33.0"
+DEFAULT_UTILIZATION = 0.92
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Rules:
     """``--mamba-cache-mode all`` exists: a state at every block."""
     checkpoints: bool
     """Mamba-2 layers keep one more state block in ``align`` mode, to save a state inside a prefill."""
-    utilization: float = 0.92
+    utilization: float = DEFAULT_UTILIZATION
     """``--gpu-memory-utilization`` when not given."""
     ple: str = "host"
     """Where Qwen4Exp's table lies unless told otherwise: gpu or host."""

@@ -81,6 +81,8 @@ class LayerPlan:
     dtype: str
     shared: int
     """Layers at the end that read an earlier layer's cache and have none."""
+    chunk: int
+    """Tokens that a Mamba scan takes at once; 2048 where there are no chunks, as vLLM counts it."""
     missing: tuple[str, ...]
     """What the config does not tell, one line each; a plan with a line here can't be sized."""
 
@@ -134,8 +136,18 @@ def plan_layers(config: ModelConfig) -> LayerPlan:
         indexer,
         config.dtype or "",
         shared if isinstance(shared, int) and 0 < shared < len(layers) else 0,
+        _chunk(config),
         tuple(missing),
     )
+
+
+_CHUNKS = {"falcon_h1": 256, "granitemoehybrid": 256, "bamba": 256, "nemotron_h": 128, "zamba2": 256, "mamba2": 256}
+
+
+def _chunk(config: ModelConfig) -> int:
+    """``ModelConfig.get_mamba_chunk_size`` of vLLM; where the config leaves it out, its class in transformers fills it in."""
+    stated = _whole(config.text.get("mamba_chunk_size")) or _whole(config.text.get("chunk_size"))
+    return stated or next((_CHUNKS[t] for t in config.model_types if t in _CHUNKS), 2048)
 
 
 def _plain(config: ModelConfig) -> tuple[list[str] | None, str]:

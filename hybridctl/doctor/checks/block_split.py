@@ -13,6 +13,7 @@ from hybridctl.doctor.checks._parallel import Layout, layout
 from hybridctl.doctor.checks._reading import Quantity
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Finding, Fix, Outcome, Severity
+from hybridctl.fit.parallel import expert_share
 
 _SOURCES = [
     "https://github.com/vllm-project/vllm/issues/54178",
@@ -29,7 +30,6 @@ _EXPERT_ENDS = [
     "flashnext-fp8-tp-block128",
     "sglang-flashnext-fp8-needs-ep",
 ]
-_TILE = 32  # edge of the tile that vLLM's Triton expert kernel falls back to
 _NVFP4_GROUP = 64  # CUTLASS lays NVFP4 scales out in groups of this width
 
 
@@ -60,11 +60,10 @@ def _skipped(facts: Facts, part: str) -> bool:
 
 
 def _experts(facts: Facts, width: Quantity, pieces: Quantity, block: Quantity) -> Finding | bool:
-    share, rest = divmod(width.value, pieces.value)
-    if rest == 0 and share % block.value == 0:
+    becomes = expert_share(width.value, pieces.value, block.value)
+    if becomes == "whole":
         return True
-    sglang = read.engine(facts) == "sglang"
-    strict = sglang or rest != 0 or share % _TILE != 0
+    strict = read.engine(facts) == "sglang" or becomes == "refused"
     severity: Severity = "error" if strict else "info"
     return read.finding(
         "expert-width-not-in-blocks",

@@ -8,6 +8,7 @@ from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.checks._reading import Quantity
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Finding, Fix, Outcome
+from hybridctl.fit.parallel import kv_heads_fit
 
 # What is cut evenly: the number of heads of each kind, by its names in config.json.
 _EVEN = (
@@ -42,10 +43,6 @@ def _bad_even(counts: dict[str, Quantity], tp: int) -> dict[str, Quantity]:
     return {name: q for name, q in counts.items() if q.value % tp}
 
 
-def _kv_fits(kv: int, tp: int) -> bool:
-    return kv % tp == 0 if kv >= tp else tp % kv == 0
-
-
 def _groups_fit(groups: int, tp: int) -> bool:
     return groups == 1 or groups % tp == 0
 
@@ -65,7 +62,7 @@ def run(context: Context) -> Outcome:
     vision = _sees_images(facts)
     everything = {**counts, **({"vision heads": vision} if vision and vision.value > 0 else {})}
     problems = _bad_even(everything, tp.value)
-    if kv and kv.value > 0 and not _kv_fits(kv.value, tp.value):
+    if kv and kv.value > 0 and not kv_heads_fit(kv.value, tp.value):
         problems["KV heads"] = kv
     if groups and groups.value > 0 and counts.get("Mamba heads") and not _groups_fit(groups.value, tp.value):
         problems["Mamba groups"] = groups
@@ -75,7 +72,7 @@ def run(context: Context) -> Outcome:
         n
         for n in _COMMON
         if not _bad_even(everything, n)
-        and (kv is None or kv.value < 1 or _kv_fits(kv.value, n))
+        and (kv is None or kv.value < 1 or kv_heads_fit(kv.value, n))
         and (groups is None or groups.value < 1 or _groups_fit(groups.value, n))
     ]
     return CHECK.found(_finding(facts, tp, problems, sizes))

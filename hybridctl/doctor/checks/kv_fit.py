@@ -13,9 +13,9 @@ from hybridctl.doctor.checks._reading import Quantity
 from hybridctl.doctor.checks._size import least_weights_gib
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Fix, Outcome
+from hybridctl.fit.rules import DEFAULT_UTILIZATION
+from hybridctl.model.states import DTYPE_BYTES
 
-_DEFAULT_SHARE = 0.92
-_CACHE_BYTES = {"auto": 2, "bfloat16": 2, "float16": 2, "half": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 _SOURCES = [
     "https://docs.vllm.ai/en/latest/configuration/conserving_memory.html",
     "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/core/kv_cache_planning.py",
@@ -63,7 +63,7 @@ def _bytes_a_token(facts: Facts, tp: int, pp: int) -> float | None:
     layers, head = _full_layers(facts), _head(facts)
     heads = read.number(facts, ("config.num_key_value_heads", "config.num_attention_heads"))
     dtype = read.flag(facts, "kv-cache-dtype")
-    width = _CACHE_BYTES.get(str(dtype.value).lower() if dtype else "auto")
+    width = DTYPE_BYTES.get(str(dtype.value).lower() if dtype and str(dtype.value).lower() != "auto" else "bfloat16")
     if not layers or not head or heads is None or heads.value < 1 or width is None:
         return None
     return 2 * (layers / pp) * max(1.0, heads.value / tp) * head * width
@@ -86,7 +86,7 @@ def run(context: Context) -> Outcome:
     share = read.amount(facts, "flag.gpu-memory-utilization")
     weights = least_weights_gib(facts)
     mine = weights[0] / (ranks.tp.value * ranks.pp.value) if weights else 0.0
-    room = memory[0] * (share[0] if share and share[0] <= 1 else _DEFAULT_SHARE) - mine
+    room = memory[0] * (share[0] if share and share[0] <= 1 else DEFAULT_UTILIZATION) - mine
     need = length.value * token / 2**30
     if need <= room or room <= 0:  # weights that do not fit at all are another finding
         return CHECK.ok(f"{need:.1f} GiB for one request, at most {room:.1f} GiB to be had")

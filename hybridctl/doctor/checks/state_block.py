@@ -11,37 +11,34 @@ from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Finding, Fix, Outcome, Severity
+from hybridctl.fit.blocks import align
+from hybridctl.model.plan import Attention
+from hybridctl.model.states import DTYPE_BYTES, NotDivisible, state_shape
 
 _SOURCES = [
     "https://github.com/vllm-project/vllm/pull/34445",
     "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/model_executor/models/config.py",
 ]
-_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2, "auto": 0}
+_NUMBERS = (
+    "linear_num_value_heads", "linear_num_key_heads", "linear_value_head_dim", "linear_key_head_dim", "linear_conv_kernel_dim",
+    "num_key_value_heads", "head_dim",
+)  # fmt: skip
 
 
 def aligned_block(facts: Facts) -> int | None:
-    """Tokens of one attention block of a Gated DeltaNet hybrid; ``None`` when a number is missing.
-
-    ``16 * ceil(state bytes / (16 * KV bytes a token))``, each per rank; checked against the sizes that start logs print (544 for
-    Qwen3-Next, 1600 for Flash-Next on two ranks with three draft tokens).
-    """
-    names = (
-        "linear_num_value_heads", "linear_num_key_heads", "linear_value_head_dim", "linear_key_head_dim", "linear_conv_kernel_dim",
-        "num_key_value_heads", "head_dim",
-    )  # fmt: skip
-    numbers = [read.number(facts, (f"config.{name}",)) for name in names]
-    tp, drafts = layout(facts).tp, _draft_tokens(facts)
-    values = [q.value for q in numbers if q and q.value > 0]
-    if tp is None or drafts is None or len(values) < len(names):
+    """Tokens of one attention block of a Gated DeltaNet hybrid on a GPU, by fit's rules; ``None`` when a number is missing."""
+    numbers = {name: read.number(facts, (f"config.{name}",)) for name in _NUMBERS}
+    text = {name: q.value for name, q in numbers.items() if q and q.value > 0}
+    ranks, drafts, state, cache = layout(facts).tp, _draft_tokens(facts), _state_dtype(facts), _cache_bytes(facts)
+    shape = state_shape(text, "gdn", [])
+    if ranks is None or drafts is None or state is None or cache is None or shape is None or len(text) < len(_NUMBERS):
         return None
-    v_heads, k_heads, vd, kd, conv, kv_heads, head = values
-    state, cache = _state_bytes(facts), _cache_bytes(facts)
-    if state is None or cache is None:
-        return None
-    share = tp.value
-    page = v_heads / share * vd * kd * state + (2 * k_heads * kd + v_heads * vd) / share * (conv - 1 + drafts) * 2
-    token = 2 * max(1, kv_heads / share) * head * cache
-    return 16 * -int(-page // (16 * token))
+    attention = Attention(text["num_key_value_heads"], text["head_dim"], text["head_dim"])
+    try:
+        page = sum(shape.bytes(ranks.value, drafts, "bfloat16", state))
+    except NotDivisible:
+        return None  # another check says so
+    return align(page, attention.numbers_a_token(ranks.value) * cache).block
 
 
 def _draft_tokens(facts: Facts) -> int | None:
@@ -50,14 +47,14 @@ def _draft_tokens(facts: Facts) -> int | None:
     return 0 if facts.flags_known() and not facts.has("flag.speculative") else None
 
 
-def _state_bytes(facts: Facts) -> int | None:
+def _state_dtype(facts: Facts) -> str | None:
+    """The dtype of the recurrent state: by the flag, by the config, else the model's own, which has 16 bits."""
     flag = read.flag(facts, "mamba-ssm-cache-dtype")
-    text = str(flag.value if flag else "auto").lower()
-    size = _BYTES.get(text)
-    if size:
-        return size
+    asked = str(flag.value if flag else "auto").lower()
     stated = facts.get("config.mamba_ssm_dtype")
-    return _BYTES.get(str(stated.value).lower()) if stated else 2  # the model's own dtype, 16 bits
+    if asked == "auto":
+        asked = str(stated.value).lower() if stated else "bfloat16"
+    return asked if asked in DTYPE_BYTES else None
 
 
 def _cache_bytes(facts: Facts) -> int | None:
