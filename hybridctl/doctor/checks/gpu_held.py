@@ -15,6 +15,8 @@ _SOURCES = [
 ]
 _BUSY = 0.1
 """Share of a GPU that a desktop or a driver takes; a process that holds more is worth a word."""
+_WORTH = 0.3
+"""A smaller share of a GPU than this is hardly what anybody wants."""
 _LEAST_SHARE = 0.9
 """No release of vLLM claims less by default."""
 
@@ -73,7 +75,7 @@ def run(context: Context) -> Outcome:
     fix.append(Fix("See who holds it.", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"))
     if claims:
         least = int(min(short) / total[0] * 100 - 2) / 100
-        if least > 0.2:
+        if least >= _WORTH:
             model = facts.value("model.name") or "MODEL"
             fix.append(Fix("Or ask for less.", f"vllm serve {model} --gpu-memory-utilization {least:.2f}"))
     return CHECK.found(

@@ -31,8 +31,9 @@ def run(context: Context) -> Outcome:
         return CHECK.unknown("python.libstdcxx and platform.libstdcxx")
     if own.versions.lowest >= system.versions.lowest:
         return CHECK.ok(f"conda's C++ library {own.text} is no older than the system's {system.text}")
+    prefix = conda.origin.quote.removesuffix("conda-meta")
     compiler = facts.get("python.compiler")
-    if compiler is not None and str(compiler.value).startswith(conda.origin.quote.rpartition("/")[0] + "/"):
+    if compiler is not None and prefix != conda.origin.quote and str(compiler.value).startswith(prefix):
         return CHECK.ok("the compiler is conda's own")
     compiles = [fact for key in ("pkg.flashinfer-python", "pkg.deep-gemm", "pkg.ninja") if (fact := facts.get(key))]
     severity: Severity = "warning" if is_for_gpu(facts) and compiles else "info"
