@@ -62,14 +62,16 @@ def data_dir() -> Path:
     return _own_dir("XDG_DATA_HOME", ".local/share")
 
 
-def load_compiled(folder: Path, compile_one: Callable[[Path], dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every ``*.toml`` of a folder as plain tables, through a cache keyed by the names, sizes and times of the files.
+def load_compiled(
+    folder: Path, compile_one: Callable[[Path], dict[str, Any]], suffix: str = ".toml"
+) -> list[dict[str, Any]]:
+    """Every data file of a folder as plain tables, through a cache keyed by the names, sizes and times of the files.
 
     A name with a leading underscore is no table of its own: it holds what the others share.
     """
     with os.scandir(folder) as scan:
-        listing = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in scan if e.name.endswith(".toml"))
-    key = hashlib.sha256(repr((str(folder), listing, 4)).encode()).hexdigest()[:24]
+        listing = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in scan if e.name.endswith(suffix))
+    key = hashlib.sha256(repr((str(folder), listing, 5)).encode()).hexdigest()[:24]
     cached = cache_dir() / "compiled" / f"{folder.name}-{key}.json"
     try:
         digest, _, body = cached.read_bytes().partition(b"\n")
@@ -117,7 +119,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         BrokenDataError: it can't be read as TOML.
     """
     try:
-        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        return table
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise BrokenDataError(f"{path.name}: {error}") from error
+    return toml_table(text, path.name)
+
+
+def toml_table(text: str, name: str) -> dict[str, Any]:
+    """TOML that stands in a file of that name.
+
+    Raises:
+        BrokenDataError: it can't be read as TOML.
+    """
+    try:
+        table: dict[str, Any] = tomllib.loads(text)
+    except ValueError as error:
+        raise BrokenDataError(f"{name}: {error}") from error
+    return table

@@ -59,6 +59,10 @@ def _encodable(stream: Any) -> bool:
     return True
 
 
+def _is_terminal(stream: Any) -> bool:
+    return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+
+
 def _columns() -> int:
     """The width of output that goes to no terminal: ``COLUMNS`` within reason, else 100."""
     stated = os.environ.get("COLUMNS", "")
@@ -72,11 +76,16 @@ class Output:
         self.mode: Mode = mode
         self.verbose = verbose
 
+    @property
+    def terminal(self) -> bool:
+        """Whether the result goes to a terminal that can be laid out for."""
+        return _is_terminal(sys.stdout)
+
     def _console(self, stderr: bool = False) -> Console:
         from rich.console import Console
 
         stream = sys.stderr if stderr else sys.stdout
-        terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        terminal = _is_terminal(stream)
         width = None if terminal else _columns()
         return Console(
             file=stream,

@@ -18,7 +18,7 @@ def run(*args: str, shell: str = "", **env: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize(
-    "args", [("foo",), ("doctor", "--foo"), ("doctor", "--fail-on", "x"), ("doctor", "--log"), ("runbook",)]
+    "args", [("foo",), ("doctor", "--foo"), ("doctor", "--fail-on", "x"), ("doctor", "--log"), ("runbook", "--lang")]
 )
 def test_wrong_usage_is_one_line_and_names_the_help(args: tuple[str, ...]) -> None:
     done = run(*args)

@@ -14,7 +14,7 @@ import hybridctl.doctor
 ROOT = Path(__file__).parents[1]
 HEAVY = ("rich", "pydantic", "huggingface_hub", "torch", "vllm", "numpy", "requests", "httpx")
 # Loaded when a page is drawn or the knowledge is compiled, never at a start.
-LATE = {"hybridctl.doctor.schema", "hybridctl.doctor.terminal", "hybridctl.doctor.pages", "hybridctl.doctor.fields"}
+LATE = {f"hybridctl.doctor.{name}" for name in ("schema", "stack_schema", "terminal", "pages", "fields", "prose")}
 
 
 def loaded_by(modules: list[str]) -> set[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from hybridctl.doctor import runbooks
 from hybridctl.doctor.checks import Context, discover
 from hybridctl.doctor.facts.model import Fact, Facts, Origin, shown
 from hybridctl.doctor.findings import Evidence, Finding, Outcome, Unknown
@@ -78,6 +79,7 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
         findings += advice.findings
     for finding in findings:
         complete(finding, facts)
+    runbooks.load().link(findings)
     unknown += [Unknown(o.check, o.detail) for o in outcomes if o.state == "unknown"]
     unknown += [Unknown(name, ", ".join(dict.fromkeys(missing))) for name, missing in undecided.items()]
     install = None

@@ -60,6 +60,7 @@ class Finding:
     source: list[str] = field(default_factory=list)
     confidence: str = "inferred"
     runbook: str = ""
+    """The runbook that says what to do step by step; the diagnosis fills it in (:mod:`hybridctl.doctor.runbooks`)."""
     aliases: list[str] = field(default_factory=list)
     explains: list[str] = field(default_factory=list)
     """Ids of findings that are only the visible end of this one."""

@@ -67,7 +67,6 @@ class Entry:
     aliases: list[str] = field(default_factory=list)
     keywords: list[str] = field(default_factory=list)
     fixed_in: str = ""
-    runbook: str = ""
 
     def symptoms(self) -> list[Symptom]:
         return [Symptom(self.id, s["anchor"], s.get("regex", "")) for s in self.symptom]
@@ -119,7 +118,6 @@ class Entry:
             ],
             source=self.source,
             confidence=self.confidence,
-            runbook=self.runbook or self.area,
             aliases=self.aliases,
             explains=self.explains,
             phase=self.phase,

@@ -113,7 +113,7 @@ def markdown_finding(number: int, finding: Finding) -> list[str]:
         lines.append(f"- {fix.text}")
         if fix.command:
             lines += ["", "  ```sh", *(f"  {line}" for line in fix.command.splitlines()), "  ```", ""]
-    lines += ["", *(f"Source: {s}" for s in finding.source), ""]
+    lines += ["", *(f"Source: {s}" for s in finding.source), f"Step by step: `hybridctl runbook {finding.runbook}`", ""]
     return lines
 
 

