@@ -13,9 +13,11 @@ from hybridctl.fit.estimate import Subject
 from hybridctl.inputs import read_text
 from hybridctl.model.config import ModelConfig, read_config
 from hybridctl.model.families import Family, family_of_architecture
+from hybridctl.model.headers import BadHeader
 from hybridctl.model.hub import cached_config, fetch_config, is_repository
+from hybridctl.model.hub_headers import read_hub
 from hybridctl.model.identify import Identity, identify
-from hybridctl.model.inventory import Inventory, read_folder, read_hub
+from hybridctl.model.inventory import Inventory, read_folder
 from hybridctl.model.plan import plan_layers
 
 _ORDER = ("bf16", "fp8", "int4", "nvfp4")
@@ -94,6 +96,8 @@ def _headers(model: str, folder: Path | None, offline: bool, wanted: bool, notes
         return None
     try:
         return read_hub(model)
+    except BadHeader:
+        raise
     except HybridctlError as error:
         notes.append(str(error))
         return None

@@ -47,7 +47,7 @@ def fetch_config(name: str, timeout: float = 3.0) -> tuple[Path | None, str]:
         ValueError,
         EntryNotFoundError,
         HfHubHTTPError,
-        *_transport_errors(),
+        *transport_errors(),
     )
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     answer: list[tuple[Path | None, str]] = []
@@ -82,7 +82,7 @@ def _cache_may_hold(name: str) -> bool:
     return Path(os.path.expanduser(os.path.expandvars(root)), f"models--{name.replace('/', '--')}").is_dir()  # noqa: PTH111
 
 
-def _transport_errors() -> list[type[Exception]]:
+def transport_errors() -> list[type[Exception]]:
     """Errors of the HTTP client that this huggingface_hub uses; they are no OSError."""
     clients = [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]
     return [client.HTTPError for client in clients]

@@ -1,7 +1,7 @@
 """What a checkpoint holds, from its safetensors headers: bytes by dtype and by part of the model, and what is quantised how.
 
-Local folders and snapshots in the Hugging Face cache are read directly; a repository on the hub through range requests, a few
-hundred kilobytes a file and no download.
+Local folders and snapshots in the Hugging Face cache are read here; for a repository on the hub see
+:mod:`hybridctl.model.hub_headers`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hybridctl.errors import HybridctlError, UsageError
+from hybridctl.errors import UsageError
 from hybridctl.model.headers import LENGTH_BYTES, Tensor, header_length, parse_header
 
 _MAX_FILES = 2000
@@ -132,50 +132,30 @@ def _indexed(folder: Path) -> list[str]:
         return []
     if index.stat().st_size > _MAX_INDEX:
         raise UsageError(f"{index.name}: larger than any index", "download the file again")
-    try:
-        table = json.loads(index.read_bytes())
-        files = sorted({str(name) for name in table["weight_map"].values()})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(
-            f"{index.name}: no index of weights ({type(error).__name__})", "download the file again"
-        ) from error
+    files = indexed_files(index.read_bytes(), index.name)
     for name in files:
-        if Path(name).name != name or not name.endswith(".safetensors"):
-            raise UsageError(
-                f"{index.name}: names {name[:80]!r}, which is no weight file of this folder",
-                "do not load this checkpoint",
-            )
         if not (folder / name).exists():
             raise UsageError(f"{index.name}: names {name}, which is not there", "download the missing file")
     return files
 
 
-def read_hub(repository: str, revision: str | None = None) -> Inventory | None:
-    """The inventory of a repository on the hub, by range requests for the headers; ``None`` when it has no safetensors.
+def indexed_files(text: bytes, file: str) -> list[str]:
+    """The weight files that an index names.
 
     Raises:
-        HybridctlError: the hub can't be asked, or an answer is not sound.
+        UsageError: it is no index, or names anything but weight files beside it.
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, NotASafetensorsRepoError, SafetensorsParsingError
-
     try:
-        meta = HfApi().get_safetensors_metadata(repository, revision=revision)
-    except NotASafetensorsRepoError:
-        return None
-    except SafetensorsParsingError as error:
-        raise HybridctlError(f"{repository}: a weight file is not sound: {str(error)[:200]}") from error
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        raise HybridctlError(
-            f"{repository}: its headers could not be read from the hub ({type(error).__name__})",
-            "hf auth login, or try again",
-        ) from error
-    tensors = [
-        Tensor(name, info.dtype, tuple(info.shape), info.data_offsets[1] - info.data_offsets[0], file)
-        for file, part in meta.files_metadata.items()
-        for name, info in part.tensors.items()
-    ]
-    return inventory(tensors, len(meta.files_metadata), repository)
+        table = json.loads(text)
+        files = sorted({str(name) for name in table["weight_map"].values()})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{file}: no index of weights ({type(error).__name__})", "download the file again") from error
+    for name in files:
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise UsageError(
+                f"{file}: names {name[:80]!r}, which is no weight file of this folder", "do not load this checkpoint"
+            )
+    return files
 
 
 def _schemes(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:

@@ -1,0 +1,131 @@
+"""Reads the headers of a repository's weight files on the hub by range requests: a few hundred kilobytes a file, and no download.
+
+Endpoint, token and proxies are those of huggingface_hub (HF_ENDPOINT, HF_TOKEN), whose session is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from hybridctl.errors import HybridctlError
+from hybridctl.model.headers import LENGTH_BYTES, BadHeader, Tensor, header_length, parse_header
+from hybridctl.model.hub import transport_errors
+from hybridctl.model.inventory import Inventory, indexed_files, inventory
+
+_FIRST = 512 * 1024
+"""Bytes asked for at first: most headers are shorter, and one request is enough."""
+_INDEX = "model.safetensors.index.json"
+_MAX_INDEX = 64 * 1024 * 1024
+_MAX_FILES = 2000
+_AT_ONCE = 8
+_SECONDS = 10.0
+
+
+def read_hub(repository: str, revision: str | None = None, seconds: float = _SECONDS) -> Inventory | None:
+    """The inventory of a repository on the hub; ``None`` when it has no safetensors file.
+
+    Args:
+        seconds: limit for each answer.
+
+    Raises:
+        BadHeader: a file is not sound.
+        HybridctlError: the hub can't be asked, refuses, or does not answer range requests.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    try:
+        info = HfApi().model_info(repository, revision=revision, files_metadata=True, timeout=seconds)
+        sizes = {s.rfilename: s.size for s in info.siblings or []}
+        files = _files(repository, info.sha or revision, sizes, seconds)
+        if not files:
+            return None
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            rows = pool.map(
+                lambda name: _tensors(repository, info.sha or revision, name, sizes.get(name), seconds), files
+            )
+            return inventory([tensor for row in rows for tensor in row], len(files), repository)
+    except GatedRepoError as error:
+        raise HybridctlError(f"{repository}: gated; accept its licence on the hub", "hf auth login") from error
+    except RepositoryNotFoundError as error:
+        raise HybridctlError(
+            f"{repository}: the hub has no such repository, or it is private", "hf auth login"
+        ) from error
+    except _failures() as error:
+        raise HybridctlError(
+            f"{repository}: its headers could not be read ({type(error).__name__})", "try again"
+        ) from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return (HfHubHTTPError, OSError, ValueError, *transport_errors())
+
+
+def _client() -> Any:
+    """The helpers around huggingface_hub's session, which it names in its documentation but not as typed exports."""
+    return importlib.import_module("huggingface_hub.utils")
+
+
+def _files(repository: str, revision: str | None, sizes: dict[str, int | None], seconds: float) -> list[str]:
+    if _INDEX in sizes:
+        size = sizes[_INDEX]
+        if size is not None and size > _MAX_INDEX:
+            raise BadHeader(f"{_INDEX}: {size} bytes are no index")
+        return indexed_files(_read(repository, revision, _INDEX, 0, _MAX_INDEX, seconds), _INDEX)
+    named = sorted(n for n in sizes if n.endswith(".safetensors") and "/" not in n)
+    if len(named) > _MAX_FILES:
+        raise BadHeader(f"{repository}: {len(named)} weight files are more than any checkpoint has")
+    return named
+
+
+def _tensors(repository: str, revision: str | None, name: str, size: int | None, seconds: float) -> list[Tensor]:
+    start = _read(repository, revision, name, 0, _FIRST, seconds)
+    length = header_length(start, name, size)
+    text = start[LENGTH_BYTES : LENGTH_BYTES + length]
+    if len(text) < length:
+        text += _read(repository, revision, name, LENGTH_BYTES + len(text), length - len(text), seconds)
+    if len(text) < length:
+        raise BadHeader(f"{name}: the hub gave {len(text)} of {length} bytes of its header", "try again")
+    return parse_header(text, name, size)
+
+
+def _read(repository: str, revision: str | None, name: str, begin: int, most: int, seconds: float) -> bytes:
+    """At most so many bytes of a file from a place on. What comes beyond that is never read, whatever the server sends."""
+    from huggingface_hub import hf_hub_url
+
+    url = hf_hub_url(repository, name, revision=revision)
+    headers = {
+        **_client().build_hf_headers(),
+        "Range": f"bytes={begin}-{begin + most - 1}",
+        "Accept-Encoding": "identity",
+    }
+    with _response(url, headers, seconds) as response:
+        _client().hf_raise_for_status(response)
+        if response.status_code != 206 and begin:
+            raise HybridctlError(
+                f"{name}: the server does not answer range requests", "hybridctl fit MODEL --no-headers"
+            )
+        data = bytearray()
+        for piece in _pieces(response):
+            data += piece
+            if len(data) >= most:
+                break
+        return bytes(data[:most])
+
+
+def _response(url: str, headers: dict[str, str], seconds: float) -> Any:
+    """An answer whose body is not read yet: huggingface_hub has changed its client from requests to httpx."""
+    session = _client().get_session()
+    if hasattr(session, "stream") and callable(session.stream):
+        return session.stream("GET", url, headers=headers, timeout=seconds, follow_redirects=True)
+    return session.get(url, headers=headers, timeout=seconds, stream=True)
+
+
+def _pieces(response: Any) -> Iterator[bytes]:
+    read = getattr(response, "iter_raw", None) or getattr(response, "iter_bytes", None)
+    yield from read(64 * 1024) if read is not None else response.iter_content(64 * 1024)
