@@ -1,11 +1,49 @@
-"""What ``doctor`` and ``report`` are given, read once in the same way."""
+"""What ``doctor`` and ``report`` are given: the options, declared once, and how they are read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Optional
+
+import typer
 
 if TYPE_CHECKING:
     from hybridctl.doctor.diagnose import Inputs
+
+ModelArgument = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Argument(metavar="MODEL", help="Hugging Face name or local folder.", show_default=False),
+]
+EnvOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--env", metavar="FILE|-", help="Pasted collect_env, nvidia-smi, pip list …, or our own facts."),
+]
+LogOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--log", metavar="FILE|-", help="Log of a crash, of any size."),
+]
+ConfigOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--config", metavar="FILE|-", help="The model's config.json."),
+]
+CommandOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--command", metavar="TEXT", help='Launch line ("vllm serve …"), start script or compose file, as text.'
+    ),
+]
+EngineOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--engine", metavar="NAME", help="vllm, sglang, llama.cpp, ollama, lmstudio or another."),
+]
+LocalOption = Annotated[bool, typer.Option("--local", help="Look at this machine as well, beside what was pasted.")]
+PythonOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--python", metavar="PATH", help="Look at that interpreter's packages (never imported)."),
+]
+PidOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--pid", metavar="N", min=1, help="Look at a server that runs: its launch line, variables, packages."),
+]
 
 
 def read_inputs(
@@ -15,18 +53,19 @@ def read_inputs(
     log: str | BinaryIO | None,
     config: str | None,
     command: str | None,
+    engine: str | None,
     local: bool,
     python: str | None,
-    **more: Any,
+    pid: int | None,
+    stack: str | None = None,
 ) -> Inputs:
     """Read the files, and refuse what can't be read at all; what holds a little is read as far as it goes.
 
     Args:
         log: its place, or the stream itself.
-        more: further fields of :class:`~hybridctl.doctor.diagnose.Inputs`.
 
     Raises:
-        UsageError: two inputs from standard input, a file that can't be read, a text that is nothing of its kind.
+        UsageError: options that exclude each other, a file that can't be read, a text that is nothing of its kind.
     """
     from hybridctl.doctor.diagnose import Inputs
     from hybridctl.errors import UsageError
@@ -34,17 +73,21 @@ def read_inputs(
 
     if [env, log, config, command].count("-") > 1:
         raise UsageError("only one of --env, --log, --config and --command can be '-'")
-    pasted = any(x is not None for x in (env, log, config, command))
+    if pid is not None and (python is not None or command is not None):
+        raise UsageError("--pid: the server has its own launch line and Python", "hybridctl doctor --pid N")
+    pasted = any(x is not None for x in (env, log, config, command, stack))
     inputs = Inputs(
         env=None if env is None else read_text(env, "--env"),
         log=open_binary(log, "--log") if isinstance(log, str) else log,
         config=None if config is None else read_text(config, "--config"),
         command=read_text("-", "--command") if command == "-" else command,
         model=model,
-        local=local or python is not None or not pasted,
+        engine=engine,
+        local=local or python is not None or pid is not None or not pasted,
         python=python,
+        pid=pid,
         hub=model is not None and not pasted,
-        **more,
+        stack=stack,
     )
     _check(inputs, alone=model is None and sum(x is not None for x in (env, log, config, command)) == 1)
     return inputs

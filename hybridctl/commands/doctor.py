@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from hybridctl.commands._inputs import (
+    CommandOption,
+    ConfigOption,
+    EngineOption,
+    EnvOption,
+    LocalOption,
+    LogOption,
+    ModelArgument,
+    PidOption,
+    PythonOption,
+    read_inputs,
+)
 from hybridctl.commands._options import JsonOption, QuietOption, VerboseOption
 
 if TYPE_CHECKING:
-    from hybridctl.doctor.diagnose import Diagnosis, Inputs
+    from hybridctl.doctor.diagnose import Diagnosis
     from hybridctl.output import Output
 
 
@@ -35,21 +47,11 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="Hugging Face name or local folder.", show_default=False)
-    ] = None,
-    env: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--env", metavar="FILE|-", help="Pasted collect_env, nvidia-smi, pip list …, or our own facts."),
-    ] = None,
-    log: Annotated[Optional[str], typer.Option("--log", metavar="FILE|-", help="Log of a crash, of any size.")] = None,  # noqa: UP045
-    config: Annotated[str | None, typer.Option("--config", metavar="FILE|-", help="The model's config.json.")] = None,
-    command: Annotated[
-        str | None,
-        typer.Option(
-            "--command", metavar="TEXT", help='Launch line ("vllm serve …"), start script or compose file, as text.'
-        ),
-    ] = None,
+    model: ModelArgument = None,
+    env: EnvOption = None,
+    log: LogOption = None,
+    config: ConfigOption = None,
+    command: CommandOption = None,
     stack: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -62,21 +64,10 @@ def doctor(
         Optional[str],  # noqa: UP045
         typer.Option("--constraints", metavar="OUT|-", help="Write the pins of the set to install, for pip's -c."),
     ] = None,
-    engine: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--engine", metavar="NAME", help="vllm, sglang, llama.cpp, ollama, lmstudio or another."),
-    ] = None,
-    local: Annotated[
-        bool, typer.Option("--local", help="Look at this machine as well, beside what was pasted.")
-    ] = False,
-    python: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--python", metavar="PATH", help="Look at that interpreter's packages (never imported)."),
-    ] = None,
-    pid: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option("--pid", metavar="N", min=1, help="Look at a server that runs: its launch line, variables, packages."),
-    ] = None,
+    engine: EngineOption = None,
+    local: LocalOption = False,
+    python: PythonOption = None,
+    pid: PidOption = None,
     facts: Annotated[
         Path | None,
         typer.Option("--facts", metavar="OUT", help="Write the facts that were read; --env reads them again."),
@@ -97,30 +88,14 @@ def doctor(
 
     Example: hybridctl doctor --log crash.txt --command "vllm serve Qwen/Qwen3.6-27B-FP8"
     """
-    from hybridctl.doctor.diagnose import Inputs, diagnose
-    from hybridctl.errors import EXIT_FINDINGS, UsageError
-    from hybridctl.inputs import open_binary, read_text
+    from hybridctl.doctor.diagnose import diagnose
+    from hybridctl.errors import EXIT_FINDINGS
     from hybridctl.output import Output
 
-    if [env, log, config, command].count("-") > 1:
-        raise UsageError("only one of --env, --log, --config and --command can be '-'")
-    if pid is not None and (python is not None or command is not None):
-        raise UsageError("--pid: the server has its own launch line and Python", "hybridctl doctor --pid N")
-    pasted = any(x is not None for x in (env, log, config, command, stack))
-    inputs = Inputs(
-        env=None if env is None else read_text(env, "--env"),
-        log=None if log is None else open_binary(log, "--log"),
-        config=None if config is None else read_text(config, "--config"),
-        command=read_text("-", "--command") if command == "-" else command,
-        model=model,
-        engine=engine,
-        local=local or python is not None or pid is not None or not pasted,
-        python=python,
-        pid=pid,
-        hub=model is not None and not pasted,
+    inputs = read_inputs(
+        model=model, env=env, log=log, config=config, command=command, engine=engine, local=local, python=python, pid=pid,
         stack=stack,
-    )
-    _check_inputs(inputs, alone=model is None and sum(x is not None for x in (env, log, config, command)) == 1)
+    )  # fmt: skip
     result = diagnose(inputs)
     chosen = Format.json if as_json else format
     out = Output("quiet" if quiet else "human" if chosen is Format.text else "json", verbose)
@@ -134,33 +109,6 @@ def doctor(
         _write_constraints(constraints, result, out)
     if any(f.severity in limit for f in result.findings):
         raise typer.Exit(EXIT_FINDINGS)
-
-
-def _check_inputs(inputs: Inputs, alone: bool) -> None:
-    """Refuse what can't be read at all; what holds a little is read as far as it goes."""
-    from hybridctl.errors import UsageError
-
-    if inputs.config is not None:
-        from hybridctl.model.config import read_config
-
-        fatal = read_config(inputs.config).fatal
-        if fatal:
-            raise UsageError(f"--config: {fatal}", "give the model's whole config.json")
-    if inputs.env is not None and inputs.env.lstrip()[:1] == "{":
-        from hybridctl.doctor.facts import parse_env_text
-
-        if not len(parse_env_text(inputs.env)):
-            raise UsageError(
-                "--env: a JSON document that holds no facts", "hybridctl doctor --facts OUT writes one that can be read"
-            )
-    if inputs.command is not None and alone:
-        from hybridctl.doctor.facts.command import parse_command
-
-        if not len(parse_command(inputs.command)):
-            raise UsageError(
-                "--command: no launch line found in this text",
-                "give the whole line, such as: vllm serve MODEL --port 8000",
-            )
 
 
 def _write_facts(path: Path, document: dict[str, object]) -> None:

@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Optional
 
 import typer
 
+from hybridctl.commands._inputs import (
+    CommandOption,
+    ConfigOption,
+    EngineOption,
+    EnvOption,
+    LocalOption,
+    LogOption,
+    ModelArgument,
+    PidOption,
+    PythonOption,
+    read_inputs,
+)
 from hybridctl.commands._options import JsonOption, QuietOption
 
 if TYPE_CHECKING:
@@ -22,30 +34,15 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="Hugging Face name or local folder.", show_default=False)
-    ] = None,
-    env: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--env", metavar="FILE|-", help="Pasted collect_env, nvidia-smi, pip list …, or our own facts."),
-    ] = None,
-    log: Annotated[Optional[str], typer.Option("--log", metavar="FILE|-", help="Log of a crash, of any size.")] = None,  # noqa: UP045
-    config: Annotated[str | None, typer.Option("--config", metavar="FILE|-", help="The model's config.json.")] = None,
-    command: Annotated[
-        str | None,
-        typer.Option("--command", metavar="TEXT", help="Launch line, start script or compose file, as text."),
-    ] = None,
-    engine: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--engine", metavar="NAME", help="vllm, sglang, llama.cpp, ollama, lmstudio or another."),
-    ] = None,
-    local: Annotated[
-        bool, typer.Option("--local", help="Look at this machine as well, beside what was pasted.")
-    ] = False,
-    python: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--python", metavar="PATH", help="Look at that interpreter's packages (never imported)."),
-    ] = None,
+    model: ModelArgument = None,
+    env: EnvOption = None,
+    log: LogOption = None,
+    config: ConfigOption = None,
+    command: CommandOption = None,
+    engine: EngineOption = None,
+    local: LocalOption = False,
+    python: PythonOption = None,
+    pid: PidOption = None,
     lines: Annotated[
         int, typer.Option("--lines", metavar="N", min=0, max=500, help="Lines of the log before and after the error.")
     ] = 20,
@@ -65,7 +62,6 @@ def report(
 
     Example: hybridctl report --log crash.txt --command "vllm serve Qwen/Qwen3.6-27B-FP8" --output report.md
     """
-    from hybridctl.commands._inputs import read_inputs
     from hybridctl.doctor import bundle
     from hybridctl.doctor.diagnose import diagnose
     from hybridctl.output import Output
@@ -80,6 +76,7 @@ def report(
         engine=engine,
         local=local,
         python=python,
+        pid=pid,
     )
     result = diagnose(inputs)
     shown = _lines(opened(), result, lines) if opened else []
