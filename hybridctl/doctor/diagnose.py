@@ -19,7 +19,8 @@ from hybridctl.doctor.unplaced import place
 
 if TYPE_CHECKING:
     from hybridctl.doctor.facts.local import Look
-    from hybridctl.doctor.install import Advice, Install
+    from hybridctl.doctor.install import Advice
+    from hybridctl.doctor.install_line import Install
     from hybridctl.doctor.logs import LogReading
 
 

@@ -17,7 +17,7 @@ from hybridctl.output import plain
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from hybridctl.doctor.install import Install
+    from hybridctl.doctor.install_line import Install
 
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _MAX_QUOTE = 300

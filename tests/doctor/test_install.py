@@ -9,7 +9,8 @@ import pytest
 from hybridctl.doctor.diagnose import Diagnosis, Inputs, diagnose
 from hybridctl.doctor.facts.model import Facts, Origin
 from hybridctl.doctor.findings import Unknown
-from hybridctl.doctor.install import advise, install_of, is_wanted
+from hybridctl.doctor.install import advise, is_wanted
+from hybridctl.doctor.install_line import install_of
 from hybridctl.doctor.knowledge import load
 from hybridctl.doctor.stacks import load_stacks, stack
 
