@@ -13,15 +13,17 @@ from hybridctl.doctor.checks import Check, discover
 from hybridctl.doctor.findings import AREAS
 
 _ID = re.compile(r"[a-z0-9.]+(?:-[a-z0-9.]+)+")
-_F_STRING = re.compile(r'f"([a-z0-9-]{8,})\{')
+_F_STRING = re.compile(r'f"([^"\n]{4,80})"')
+_LEAST = 4
+"""Characters of an id that an f-string must state itself."""
 
 
 def find(name: str) -> Check | None:
-    """A check by its id, or by the id of something that it finds."""
+    """A check by its id, or by the id of something that it finds; the names of areas are no such ids."""
     known = discover()
     if check := next((c for c in known if c.id == name), None):
         return check
-    return next((c for c in known if _mentions(c, name)), None) if _ID.fullmatch(name) else None
+    return next((c for c in known if _mentions(c, name)), None) if _ID.fullmatch(name) and name not in AREAS else None
 
 
 def areas(check: Check) -> list[str]:
@@ -36,31 +38,45 @@ def describe(check: Check) -> str:
 
 
 def _mentions(check: Check, name: str) -> bool:
-    """Whether a finding of that id is made here: the id stands first in a call, whole or as the beginning of an f-string."""
+    """Whether a finding of that id is made here, by its name or by an f-string that can become it."""
+    # Reading a source as Python costs milliseconds; nearly all are ruled out by their text.
     modules = [m for m in _sources(check) if _may_hold(inspect.getsource(m), name)]
-    for call in _calls(modules):
-        first = _argument(call, 0, "id")
-        # A finding has a title, an area, a cause and more besides its id; what merely looks something up has fewer arguments.
-        if first is None or len(call.args) + len(call.keywords) < 4:
-            continue
-        begins = [s for n in ast.walk(first) if isinstance(n, ast.JoinedStr) for s in _strings(n.values[0])]
-        if name in _strings(first) or any(name.startswith(s) for s in begins):
-            return True
-    return False
-
-
-def _makers(check: Check) -> list[ast.Call]:
-    return [c for c in _calls(_sources(check)) if ast.unparse(c.func).rpartition(".")[2] in ("finding", "Finding")]
-
-
-def _calls(modules: list[ModuleType]) -> list[ast.Call]:
-    trees = [ast.parse(inspect.getsource(module)) for module in modules]
-    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    places = [place for module in modules for node in _nodes(module) for place in _id_places(node)]
+    return any(_becomes(node, name) for place in places for node in ast.walk(place))
 
 
 def _may_hold(source: str, name: str) -> bool:
-    """Reading a source as Python costs milliseconds; most are ruled out by their text."""
-    return f'"{name}"' in source or any(name.startswith(begin) for begin in _F_STRING.findall(source))
+    patterns = (re.sub(r"\\{.*\\}", ".+", re.escape(text)) for text in _F_STRING.findall(source))
+    return f'"{name}"' in source or any(re.fullmatch(pattern, name) for pattern in patterns)
+
+
+def _becomes(node: ast.AST, name: str) -> bool:
+    if not isinstance(node, ast.JoinedStr):
+        return isinstance(node, ast.Constant) and node.value == name
+    parts = [p.value if isinstance(p, ast.Constant) and isinstance(p.value, str) else None for p in node.values]
+    known = sum(len(p) for p in parts if p)
+    return known >= _LEAST and re.fullmatch("".join(re.escape(p) if p else ".+" for p in parts), name) is not None
+
+
+def _id_places(node: ast.AST) -> list[ast.AST]:
+    """Where an id may stand: in what is assigned to ``id``, or first or second in a call that makes a finding.
+
+    A finding has a title, an area, a cause and more besides its id; what merely looks something up has fewer arguments.
+    """
+    if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "id" for t in node.targets):
+        return [node.value]
+    if not isinstance(node, ast.Call) or len(node.args) + len(node.keywords) < 4:
+        return []
+    return [*node.args[:2], *(k.value for k in node.keywords if k.arg == "id")]
+
+
+def _makers(check: Check) -> list[ast.Call]:
+    calls = [n for m in _sources(check) for n in _nodes(m) if isinstance(n, ast.Call)]
+    return [c for c in calls if ast.unparse(c.func).rpartition(".")[2] in ("finding", "Finding")]
+
+
+def _nodes(module: ModuleType) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(inspect.getsource(module))))
 
 
 def _argument(call: ast.Call, place: int, name: str) -> ast.AST | None:

@@ -176,6 +176,12 @@ def test_the_process_to_end_is_named() -> None:
     assert half.fix[-1].command == "vllm serve Qwen/Qwen3-8B --gpu-memory-utilization 0.48"
 
 
+def test_no_process_is_to_be_ended_by_the_number_that_it_has_elsewhere() -> None:
+    outside = ["GPU 1: pid 77 (number on the host), 66.0 GiB"]
+    (held,) = run("gpu-held", {**HELD, **SERVE, "flag.tensor-parallel-size": 2, "gpu.processes": outside}).findings
+    assert not any("kill" in (fix.command or "") for fix in held.fix)
+
+
 def test_the_compiler_of_conda_builds_for_the_library_of_conda() -> None:
     from hybridctl.doctor.checks import Context
 

@@ -110,6 +110,15 @@ def test_memory_that_another_process_holds(tmp_path: Path) -> None:
     assert word.severity == "info"
 
 
+def test_process_numbers_of_the_host_name_no_program_in_a_container(tmp_path: Path) -> None:
+    machine = recorded("two-gpus", tmp_path)
+    link = machine.machine.path("/proc/self/ns/pid")
+    link.unlink()
+    link.symlink_to("pid:[4026532201]")
+    machine.look()
+    assert machine.facts.value("gpu.processes") == ["GPU 1: pid 4711 (number on the host), 9.8 GiB"]
+
+
 def test_mig(see) -> None:  # type: ignore[no-untyped-def]
     machine = see("mig")
     facts = machine.facts

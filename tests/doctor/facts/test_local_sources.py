@@ -348,7 +348,7 @@ def test_nvml_without_memory_falls_back_to_the_table() -> None:
 @pytest.mark.parametrize(
     ("document", "check"),
     [
-        ({"nvml": {"missing": "the Python package nvidia-ml-py"}}, "NVIDIA driver and GPUs"),
+        ({"nvml": {"error": 999, "text": "Unknown Error"}}, "NVIDIA driver and GPUs"),
         ({}, "NVIDIA driver and GPUs"),
         ({"nvml": {"driver": "580.1", "gpus": []}}, "GPUs"),
     ],
