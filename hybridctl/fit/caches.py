@@ -191,7 +191,8 @@ def _specs(
     for kind, attention in plan.attention.items():
         size = block * tokens[kind]
         if kind == "sliding":
-            made[kind] = [Spec("sliding", block, size, size, window=attention.window or 0, label=kind)]
+            way = "chunked" if attention.chunked else "sliding"
+            made[kind] = [Spec(way, block, size, size, window=attention.window or 0, label=kind)]
         else:
             made[kind] = [Spec("mla" if attention.latent else "full", block, size, size, label=f"{kind} {size}")]
         if kind == "sparse" and plan.indexer:

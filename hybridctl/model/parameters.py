@@ -54,6 +54,8 @@ def ple_table(text: Mapping[str, Any]) -> int:
     if None in sizes:
         return 0
     grams, heads, base, width = (s for s in sizes if s is not None)
+    if grams < 2:
+        return 0
     return len(ids) * (grams - 1) * heads * base * (width // ((grams - 1) * heads))
 
 

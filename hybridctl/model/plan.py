@@ -24,6 +24,8 @@ class Attention:
     value_size: int
     window: int | None = None
     """Tokens of a sliding window or of a local chunk; ``None``: all tokens."""
+    chunked: bool = False
+    """The window is a chunk that starts anew, and does not slide."""
 
     @property
     def latent(self) -> bool:
@@ -107,9 +109,9 @@ def plan_layers(config: ModelConfig) -> LayerPlan:
     kinds, source = config.layers, config.layers_from
     if kinds is None:
         kinds, source = _plain(config)
-        if kinds is None:
-            missing.append("which layers there are")
-            kinds = []
+    if not kinds:
+        missing.append("which layers there are")
+        kinds = []
     experts = expert_layers(config.text, kinds, config.model_types, config.num_experts)
     layers = tuple(PlannedLayer(i, kind, moe) for i, (kind, moe) in enumerate(zip(kinds, experts, strict=True)))
     parts = dict.fromkeys(part for layer in layers for part in layer.parts)
@@ -119,6 +121,8 @@ def plan_layers(config: ModelConfig) -> LayerPlan:
     }
     if ple := ple_state(config.text):
         states["ple"] = ple
+    if kinds and not parts:
+        missing.append("a layer that keeps anything of a sequence")
     for kind in parts:
         if kind not in attention and kind not in states:
             missing.append("what its linear attention is" if kind == "linear" else f"the sizes of a {kind} layer")
@@ -153,7 +157,7 @@ def _chunk(config: ModelConfig) -> int:
 def _plain(config: ModelConfig) -> tuple[list[str] | None, str]:
     """Models whose config has no word about kinds: attention everywhere, sliding where a window is stated and used."""
     count = config.num_hidden_layers
-    if not count or not config.complete or count > 2000 or _has_state(config.text):
+    if not count or not config.complete or not 0 < count <= 2000 or _has_state(config.text):
         return None, ""
     window = config.text.get("sliding_window")
     if not window or config.text.get("use_sliding_window") is False:
@@ -169,23 +173,23 @@ def _has_state(text: Mapping[str, Any]) -> bool:
 
 def _attention(config: ModelConfig, kind: str) -> Attention | None:
     text = config.text
-    window = text.get("sliding_window") or text.get("attention_chunk_size") if kind == "sliding" else None
-    window = window if isinstance(window, int) and window > 0 else None
+    slides, chunk = _whole(text.get("sliding_window")), _whole(text.get("attention_chunk_size"))
+    window = (slides or chunk) if kind == "sliding" else None
     latent = _whole(text.get("kv_lora_rank"))
     if latent and kind == "full":
         return Attention(1, latent + (_whole(text.get("qk_rope_head_dim")) or 0), 0)
-    heads = config.num_attention_heads
-    kv_heads = config.num_key_value_heads or heads
-    head = _whole(text.get("attention_head_dim")) or config.head_dim
-    if not head and heads and config.hidden_size:
-        head = config.hidden_size // heads
+    heads = _whole(config.num_attention_heads)
+    kv_heads = _whole(config.num_key_value_heads) or heads
+    head = _whole(text.get("attention_head_dim")) or _whole(config.head_dim)
+    if not head and heads and (hidden := _whole(config.hidden_size)):
+        head = hidden // heads
     value = _whole(text.get("v_head_dim"))
     if kind == "full" and (wide := _whole(text.get("global_head_dim"))):  # Gemma 4
         head, kv_heads = wide, _whole(text.get("num_global_key_value_heads")) or kv_heads
     if kind == "sliding" and (own := _whole(text.get("swa_head_dim"))):  # MiMo-V2
         head, kv_heads = own, _whole(text.get("swa_num_key_value_heads")) or kv_heads
         value = _whole(text.get("swa_v_head_dim"))
-    return Attention(kv_heads, head, value or head, window) if kv_heads and head else None
+    return Attention(kv_heads, head, value or head, window, bool(window) and not slides) if kv_heads and head else None
 
 
 def _indexer(config: ModelConfig) -> Indexer | None:

@@ -198,7 +198,9 @@ def _inner(text: Mapping[str, Any], by_heads: int, types: list[str]) -> int:
     stated, expand, hidden = _one(text, "mamba_d_ssm"), text.get("mamba_expand"), _one(text, "hidden_size")
     if stated:
         return stated
-    return int(expand * hidden) if isinstance(expand, (int, float)) and hidden else by_heads
+    if isinstance(expand, (int, float)) and 0 < expand < 2**20 and hidden:
+        return int(expand * hidden)
+    return by_heads
 
 
 def _lightning(text: Mapping[str, Any], types: list[str]) -> StateShape | None:

@@ -24,6 +24,7 @@ DATA = Path(__file__).parent.parent / "data" / "fit"
 FAMILIES = json.loads((DATA / "families.json").read_text())
 RECORDED = [json.loads(path.read_text()) for path in sorted(DATA.glob("vllm-*.json"))]
 CASES = [(record["vllm"], case) for record in RECORDED for case in record["cases"]]
+ENGINES = json.loads((DATA / "engine.json").read_text())
 LATENT = ("kimi_linear", "bailing_v2_5")
 
 
@@ -48,8 +49,8 @@ def ours(version: str, family: str, asked: dict[str, Any]) -> tuple[Caches, int]
 
 def test_enough_was_recorded() -> None:
     for record in RECORDED:
-        assert len(record["cases"]) >= 30
-        assert len({case["family"] for case in record["cases"]}) >= 4
+        assert len(record["cases"]) >= 140
+        assert len({case["family"] for case in record["cases"]}) >= 16
     assert {record["vllm"] for record in RECORDED} >= {"0.30.0", "0.32.0"}
 
 
@@ -72,6 +73,18 @@ def test_equal(version: str, case: dict[str, Any]) -> None:
     if plan_of(case["family"]).hybrid:
         assert made.mode == got["mode"]
         assert sorted({s.content for g in made.grouping.groups for s in g.specs if s.kind == "state"}) == got["state"]
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=[f"{c['vllm']}-{c['family']}" for c in ENGINES])
+def test_whole_engines_say_the_same(case: dict[str, Any]) -> None:
+    """The short way of the recorder is the engine's way: what started engines logged is what was recorded, and what we say."""
+    short = [
+        c["got"] for v, c in CASES if v == case["vllm"] and (c["family"], c["asked"]) == (case["family"], case["asked"])
+    ]
+    for field in ("num_blocks", "groups", "concurrency", "tokens", "padded", "mode", "state"):
+        assert short[0][field] == case["got"][field], field
+    made, pool = ours(case["vllm"], case["family"], case["asked"])
+    assert [made.tokens(pool), made.concurrency(pool)] == case["got"]["logged"]
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f not in (*LATENT, "qwen4_exp")])

@@ -115,3 +115,9 @@ class TestParameters:
         counted = count_parameters(config, plan_layers(config))
         assert counted and counted["table"] == pytest.approx(320_001_536 * 160, rel=1e-4)
         assert counted["table"] * 2 / 2**30 == pytest.approx(95.4, abs=0.05)
+
+
+def test_a_local_chunk_is_no_sliding_window() -> None:
+    local = plan("gemma3", sliding_window=None, attention_chunk_size=8192).attention["sliding"]
+    assert (local.window, local.chunked) == (8192, True)
+    assert plan("gemma3").attention["sliding"].chunked is False
