@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hybridctl.errors import HybridctlError, UsageError
+from hybridctl.model.inventory import read_file
 
 PREFIX, SUFFIX = "HybridCtl", "ForCausalLM"
-MAX_HEADER = 64 << 20
 _PROJECTION = re.compile(r"(?:^|\.)self_attn\.linear_proj\.weight$")
 
 
@@ -47,17 +46,14 @@ def feature_size(folder: Path) -> int | None:
     """F of the projections [H_k, F, D] in a checkpoint, from the headers of its safetensors files. None: it has none.
 
     The weights say it, but a state's size must be known before they are read.
+
+    Raises:
+        UsageError: a file that is no sound safetensors file.
     """
     for file in sorted(folder.glob("*.safetensors")):
-        try:
-            with file.open("rb") as handle:
-                (size,) = struct.unpack("<Q", handle.read(8))
-                header = json.loads(handle.read(size)) if size <= MAX_HEADER else {}
-        except (OSError, ValueError, struct.error) as error:
-            raise UsageError(f"{file} is no safetensors file: {error}", "fetch the checkpoint again") from error
-        for name, row in header.items():
-            if _PROJECTION.search(name) and isinstance(row, dict) and len(row.get("shape", ())) == 3:
-                return int(row["shape"][1])
+        for tensor in read_file(file):
+            if _PROJECTION.search(tensor.name) and len(tensor.shape) == 3:
+                return tensor.shape[1]
     return None
 
 

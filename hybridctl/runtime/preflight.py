@@ -8,6 +8,7 @@ import socket
 
 from hybridctl.doctor.diagnose import Diagnosis, Inputs, diagnose
 from hybridctl.errors import UsageError
+from hybridctl.model.inventory import read_folder
 from hybridctl.runtime.launch import Launch
 from hybridctl.runtime.target import OURS, Target
 
@@ -25,8 +26,10 @@ def refuse(launch: Launch) -> None:
 
     Raises:
         UsageError: a routing that is wrong or not done yet, a vLLM outside the window, a target without the plugin, a name in
-            VLLM_PLUGINS that is no plugin there.
+            VLLM_PLUGINS that is no plugin there, weights that are damaged or cut off.
     """
+    if launch.checkpoint.folder is not None:
+        read_folder(launch.checkpoint.folder)
     _plugin_names(launch.target, os.environ.get("VLLM_PLUGINS"))
     if not launch.routed:
         return

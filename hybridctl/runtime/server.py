@@ -204,7 +204,9 @@ class Server:
             return Ended(code or EXIT_FAILURE, reason, None, log)
         after = aftermath.read(follower.transcript(), self.launch.line())
         when = "while serving" if self.ready is not None else f"while {self._phases.words}"
-        why = after.error or aftermath.of_signal(code)
+        folder = self.launch.checkpoint.folder
+        missing_model = f"{folder} is gone" if folder is not None and not folder.is_dir() else ""
+        why = missing_model or after.error or aftermath.of_signal(code)
         reason = f"vLLM ended by itself with exit code {code} {when}" + (f": {why}" if why else "")
         return Ended(code or EXIT_FAILURE, reason, after.finding, log)
 

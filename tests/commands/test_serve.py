@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import pytest
 from fake_vllm import free_port, make_environment, marked, serving, wait_for
+
+from hybridctl.runtime import checkpoint
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it")
 
@@ -274,6 +277,35 @@ def test_model_path_gone(tmp_path: Path) -> None:
     done = run(str(tmp_path / "empty"), home=tmp_path)
     assert done.returncode == 2
     assert "config.json: No such file" in done.stderr
+
+
+def test_weights_that_are_damaged_or_cut_off(tmp_path: Path) -> None:
+    python = make_environment(tmp_path)
+    model = tmp_path / "model"
+    shutil.copytree(Path(checkpoint.demo().location), model)
+    weights = model / "model.safetensors"
+    whole = weights.read_bytes()
+    for data, line in {
+        whole[: len(whole) * 2 // 3]: "it is cut off",
+        os.urandom(4096): "model.safetensors: a header of",
+        b"version https://git-lfs.github.com/spec/v1\n": "a Git LFS pointer, not the weights",
+        b"": "0 bytes are no safetensors file",
+    }.items():
+        weights.write_bytes(data)
+        done = run(str(model), "--python", str(python), home=tmp_path / "home")
+        assert done.returncode == 2
+        assert line in done.stderr
+    assert not (tmp_path / "home" / "state").exists()
+
+
+def test_a_model_that_goes_while_it_starts(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(Path(checkpoint.demo().location), model)
+    with serving(tmp_path, str(model), mode="crash") as server:
+        assert wait_for(lambda: server.runs and (server.runs[0] / "model" / "config.json").exists())
+        shutil.rmtree(model)
+        assert server.end() == 1
+        assert f"exit code 1 while loading weights: {model} is gone" in server.err
 
 
 def test_a_misspelt_name_in_vllm_plugins(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -138,6 +138,11 @@ class Serve:
         self.look()
         assert found and text in self.out + self.err, f"{self.process.poll()}\n{self.out}\n{self.err}"
 
+    def when(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
+        """Wait until something is so, while it runs."""
+        assert wait_for(lambda: condition() or self.process.poll() is not None, seconds), self.err
+        assert self.process.poll() is None, self.out + self.err
+
     def end(self, number: int | None = None, seconds: float = 30.0) -> int:
         """Send a signal, wait for the exit code."""
         self.look()
@@ -164,14 +169,29 @@ class Serve:
         self.look()
         return next(pid for pid, line in self.seen.items() if line.startswith(title) and Path(f"/proc/{pid}").exists())
 
+    def why(self, seconds: float = 30.0, number: int | None = None) -> tuple[int, str]:
+        """Wait for the end, after a signal if there is one: exit code and the one line of the failure, empty if there is none."""
+        deadline = time.monotonic() + seconds
+        if number is not None:
+            self.look()
+            self.process.send_signal(number)
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.look()
+            time.sleep(0.3)
+        code = self.process.wait(1)
+        lines = [line for line in self.err.splitlines() if line.startswith("error: ")]
+        assert len(lines) <= 1, lines
+        return code, "".join(lines)
+
     @property
     def alive(self) -> list[int]:
         return marked(self.mark, self.sessions)
 
     @property
     def left(self) -> list[object]:
-        """What should be gone after the end: processes, shared memory, temporary folders."""
-        return [*self.alive, *(path for path in self.files if path.exists())]
+        """What should be gone after the end: processes, shared memory, temporary folders, and all of a run but why it failed."""
+        kept = [p for run in self.runs for p in run.iterdir() if p.name not in ("run.json", "server.log")]
+        return [*self.alive, *(path for path in self.files if path.exists()), *kept]
 
     @property
     def runs(self) -> list[Path]:

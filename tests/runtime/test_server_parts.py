@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import shutil
 import struct
@@ -96,9 +97,10 @@ def test_no_vllm_there(tmp_path: Path) -> None:
         target.look(str(python))
 
 
-def safetensors(path: Path, header: dict[str, object]) -> None:
-    data = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(data)) + data)
+def safetensors(path: Path, name: str, *shape: int) -> None:
+    size = 2 * math.prod(shape)
+    header = json.dumps({name: {"dtype": "BF16", "shape": shape, "data_offsets": [0, size]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
 
 
 def test_an_overlay_links_and_changes_only_its_own_config(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_an_overlay_links_and_changes_only_its_own_config(tmp_path: Path) -> Non
     source.mkdir()
     text = json.dumps(ROUTED)
     (source / "config.json").write_text(text)
-    safetensors(source / "model.safetensors", {"model.layers.0.self_attn.linear_proj.weight": {"shape": [4, 32, 64]}})
+    safetensors(source / "model.safetensors", "model.layers.0.self_attn.linear_proj.weight", 4, 32, 64)
     made = overlay_min.make(source, tmp_path / "overlay", ROUTED)
     config = json.loads((made / "config.json").read_text())
     assert config["architectures"] == ["HybridCtlQwen3ForCausalLM"]
@@ -115,7 +117,7 @@ def test_an_overlay_links_and_changes_only_its_own_config(tmp_path: Path) -> Non
     assert (source / "config.json").read_text() == text
     assert not (made / "config.json").is_symlink()
     (source / "model.safetensors").write_bytes(b"\x01")
-    with pytest.raises(UsageError, match="is no safetensors file"):
+    with pytest.raises(UsageError, match="1 bytes are no safetensors file"):
         overlay_min.feature_size(source)
 
 
