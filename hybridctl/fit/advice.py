@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias
 
 from hybridctl.fit.caches import QUANTISED
 from hybridctl.fit.estimate import Estimate, Question, Subject, estimate
@@ -11,6 +13,8 @@ from hybridctl.fit.limits import sequences
 from hybridctl.fit.parallel import sizes_that_divide
 from hybridctl.fit.rules import batch_defaults
 
+Published: TypeAlias = "Mapping[str, int | None]"
+NONE: Published = MappingProxyType({})
 _STEP = 1024
 _LEAST_CONTEXT = 4096
 
@@ -88,13 +92,11 @@ def command(subject: Subject, flags: list[Advised]) -> str:
     return " ".join(["vllm serve", subject.name, *(f.flag for f in flags)])
 
 
-def changes_that_fit(
-    subject: Subject, asked: Question, published: tuple[str, ...] = (), limit: int = 3
-) -> list[Change]:
+def changes_that_fit(subject: Subject, asked: Question, published: Published = NONE, limit: int = 3) -> list[Change]:
     """The smallest changes under which the model fits, most gentle first.
 
     Args:
-        published: quantisations in which this model can be had, smaller ones last.
+        published: quantisations in which this model can be had, smaller ones last, with bytes where a recipe states them.
     """
     found: list[Change] = []
     for text, other, changed in _changes(subject, asked, published):
@@ -108,16 +110,16 @@ def changes_that_fit(
     return found
 
 
-def _changes(subject: Subject, asked: Question, published: tuple[str, ...]) -> Iterator[tuple[str, Subject, Question]]:
+def _changes(subject: Subject, asked: Question, published: Published) -> Iterator[tuple[str, Subject, Question]]:
     for text, changed in [*_gentle(asked), *_shorter(subject, asked)]:
         yield text, subject, changed
     for text, changed in _more_gpus(subject, asked):
         yield text, subject, changed
         for also, gentler in _gentle(changed):
             yield f"{text} and {also}", subject, gentler
-    for quant in published:
+    for quant, size in published.items():
         if not any(q.startswith(quant) for q in subject.quant):
-            smaller = replace(subject, inventory=None, quant=[quant])
+            smaller = replace(subject, inventory=None, quant=[quant], size=size)
             yield f"the {quant} checkpoint", smaller, asked
             for text, changed in [*_gentle(asked), *_more_gpus(smaller, asked)]:
                 yield f"the {quant} checkpoint and {text}", smaller, changed

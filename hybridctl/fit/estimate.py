@@ -50,6 +50,8 @@ class Subject:
     plan: LayerPlan
     inventory: Inventory | None
     quant: list[str]
+    size: int | None = None
+    """Bytes of the published weight files, where a recipe states them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +126,12 @@ def _weights(subject: Subject, asked: Question) -> Weights | None:
     if counted is None:
         return None
     return from_count(
-        counted, subject.config, subject.plan, asked.ranks, asked.table_on_gpu, asked.draft_loaded, subject.quant
+        counted,
+        subject.config,
+        subject.plan,
+        asked.ranks,
+        asked.table_on_gpu,
+        asked.draft_loaded,
+        subject.quant,
+        subject.size,
     )

@@ -30,8 +30,8 @@ class Found:
 
     subject: Subject
     config_from: str
-    published: tuple[str, ...]
-    """Quantisations in which the model is published, as far as the recipes know, smaller ones last."""
+    published: Mapping[str, int | None]
+    """Quantisations in which the model is published, as far as the recipes know, smaller ones last; with bytes where stated."""
     notes: tuple[str, ...]
     family: Family | None
 
@@ -53,7 +53,11 @@ def find(model: str, offline: bool = False, config_file: str | None = None, head
     quant = _quant(config, found, known)
     family = known.family or next((f for a in config.architectures if (f := family_of_architecture(a))), None)
     return Found(
-        Subject(model, config, plan_layers(config), found, quant), origin, _published(known), tuple(notes), family
+        Subject(model, config, plan_layers(config), found, quant, _size(known, quant)),
+        origin,
+        _published(known),
+        tuple(notes),
+        family,
     )
 
 
@@ -108,8 +112,14 @@ def _quant(config: ModelConfig, found: Inventory | None, known: Identity) -> lis
     return [name for name in dict.fromkeys(names) if name != "none"]
 
 
-def _published(known: Identity) -> tuple[str, ...]:
+def _published(known: Identity) -> dict[str, int | None]:
     if known.variant is None:
-        return ()
+        return {}
     names = {*known.variant.size_gib, *known.variant.memory_gb}
-    return tuple(name for name in _ORDER if name in names and name != "bf16")
+    return {name: _size(known, [name]) for name in _ORDER if name in names and name != "bf16"}
+
+
+def _size(known: Identity, quant: list[str]) -> int | None:
+    """Bytes of the published files of that quantisation."""
+    stated = known.variant.size_gib.get(quant[0] if quant else "bf16") if known.variant else None
+    return int(stated * 2**30) if stated else None

@@ -155,3 +155,16 @@ def test_no_heavy_imports() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stderr.strip().splitlines()[-1] == "[]"
+
+
+def test_this_machines_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hybridctl.doctor.facts import local_nvml
+    from hybridctl.doctor.facts.local_read import local_fact
+
+    told = [local_fact("gpu.name", "NVIDIA H200", "NVML"), local_fact("gpu.memory_gib", 140.4, "NVML")]
+    monkeypatch.setattr(local_nvml, "gpu_source", lambda machine: told)
+    found = answer("Qwen/Qwen3.6-27B")
+    assert found["gpu"]["memory_bytes"] == {"low": int(140.4 * 2**30), "high": int(140.4 * 2**30)}
+    monkeypatch.setattr(local_nvml, "gpu_source", lambda machine: [])
+    error = fit("Qwen/Qwen3.6-27B").exception
+    assert isinstance(error, UsageError) and "--gpu" in error.hint

@@ -86,7 +86,7 @@ class TestAdvice:
             assert estimate(change.answer.subject, change.asked).verdict == "fits"
 
     def test_a_smaller_checkpoint_is_named_when_it_is_published(self) -> None:
-        changes = changes_that_fit(subject("qwen3_5_27b"), question(40), ("fp8",), limit=9)
+        changes = changes_that_fit(subject("qwen3_5_27b"), question(40), {"fp8": None}, limit=9)
         assert any(c.text.startswith("the fp8 checkpoint") for c in changes)
         assert not any("checkpoint" in c.text for c in changes_that_fit(subject("qwen3_5_27b"), question(40), limit=9))
 
@@ -197,3 +197,13 @@ class TestGroups:
         assert sorted(len(g.specs) for g in made.groups) == [12, 13]
         assert made.block_bytes == 13 * 64
         assert 0 < made.idle(4096, Launch(2048)) < 0.1
+
+
+def test_a_published_size_counts_more_than_a_count() -> None:
+    model = subject("qwen4_exp", ["fp8"])
+    counted = estimate(model, question(141, tp=4))
+    stated = estimate(replace(model, size=int(172.8 * GIB)), question(141, tp=4))
+    assert counted.weights and stated.weights
+    assert stated.weights.whole == pytest.approx(172.8 * GIB, rel=1e-6)
+    assert counted.weights.whole == pytest.approx(172.8 * GIB, rel=counted.weights.error)
+    assert stated.weights.error < counted.weights.error
