@@ -122,9 +122,12 @@ def _with_every_statement(finding: Finding, facts: Facts) -> Finding:
 def _begin(inputs: Inputs) -> Look | None:
     if not inputs.local:
         return None
+    from hybridctl.doctor.facts.local_driver import ask_driver
+
+    driver = ask_driver()  # a process of its own: it starts while the rest is loaded
     from hybridctl.doctor.facts.local import begin_local
 
-    return begin_local(inputs.python, inputs.pid)
+    return begin_local(inputs.python, inputs.pid, driver=driver)
 
 
 def gather(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._local import is_for_gpu
 from hybridctl.doctor.checks._parallel import layout
+from hybridctl.doctor.facts.local_gpus import HOST_NUMBER
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Evidence, Fix, Outcome
 
@@ -13,6 +16,7 @@ _SOURCES = [
     "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/worker/utils.py",
     "https://github.com/vllm-project/vllm/issues/48140",
 ]
+_PID = re.compile(r"\bpid (\d+)")
 _BUSY = 0.1
 """Share of a GPU that a desktop or a driver takes; a process that holds more is worth a word."""
 _WORTH = 0.3
@@ -65,12 +69,8 @@ def run(context: Context) -> Outcome:
         return CHECK.ok(f"{min(used):.1f} GiB are free on each GPU that is looked at")
     holders = _holders(facts)
     who = "; ".join(holders) or "no process that the driver names here"
-    pids = [
-        word
-        for item in holders
-        for word, before in zip(item.split()[1:], item.split(), strict=False)
-        if before == "pid"
-    ]
+    # A number of the host may be that of another process in here.
+    pids = [m[1] for item in holders if (m := _PID.search(item)) and HOST_NUMBER not in item]
     fix = [Fix("End what is left of an earlier engine.", f"kill {' '.join(pids)}")] if pids else []
     fix.append(Fix("See who holds it.", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"))
     if claims:

@@ -1,52 +1,122 @@
 """Ask the NVIDIA driver, in a process of its own: a driver that hangs then hangs nobody else.
 
-Writes one JSON document a line, each as soon as it is known: what the driver's files say, ``libcuda``, ``nvml`` (the GPUs) and
-``state`` (what may take longer: memory errors, processes, connections). What one GPU does not give is ``None``.
+Run as a file, with the standard library alone, so that it has begun to ask before the rest of a run is loaded. Writes one JSON
+document a line, each as soon as it is known: what the driver's files say, ``libcuda``, ``nvml`` (the GPUs) and ``state`` (what may
+take longer: memory errors, processes, connections). What one GPU does not give is ``None``. The calls are those of the NVML API
+reference, https://docs.nvidia.com/deploy/nvml-api/.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib
 import json
 import os
 import sys
 from collections.abc import Iterator
+from ctypes import byref, c_int, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
 DRIVER_FILES = "/proc/driver/nvidia/gpus"
+_NO_LIBRARY, _TOO_SMALL = 12, 7
+_UNCORRECTED, _SINCE_LOAD = 1, 0
+_READ, _NVLINK = 0, 2
+_NOT_TOLD = 2**64 - 1
+_MODES = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
 _LEVELS = {
     0: "same board", 10: "one PCIe switch", 20: "PCIe switches", 30: "host bridge", 40: "one NUMA node", 50: "CPU to CPU",
 }  # fmt: skip
-_MODES = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
+
+
+class _Memory(ctypes.Structure):
+    """``nvmlMemory_t``, in bytes."""
+
+    _fields_ = [("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong)]
+
+
+class _Process(ctypes.Structure):
+    """``nvmlProcessInfo_t`` of the calls ``_v2`` and ``_v3``."""
+
+    _fields_ = [
+        ("pid", c_uint), ("used", c_ulonglong), ("gpu_instance", c_uint), ("compute_instance", c_uint),
+    ]  # fmt: skip
+
+
+class Nvml:
+    """The library, opened. Every question gives ``None`` where the driver or the GPU has no answer."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def call(self, name: str, *arguments: Any) -> int | None:
+        """The return code of a function; ``None`` when this driver has no such function."""
+        function = getattr(self._library, name, None)
+        return None if function is None else int(function(*arguments))
+
+    def ask(self, name: str, *given: Any, out: Any = (c_uint,)) -> Any:
+        """What a function writes through its last parameters: one value, or a tuple of several."""
+        results = [kind() for kind in out]
+        if self.call(name, *given, *map(byref, results)) != 0:
+            return None
+        values = tuple(getattr(result, "value", result) for result in results)
+        return values[0] if len(values) == 1 else values
+
+    def text(self, name: str, *given: Any) -> str | None:
+        buffer = ctypes.create_string_buffer(128)
+        code = self.call(name, *given, buffer, c_uint(len(buffer)))
+        return buffer.value.decode("utf-8", "replace") if code == 0 else None
+
+    def error(self, code: int) -> str:
+        """What the library says of a return code."""
+        function = getattr(self._library, "nvmlErrorString", None)
+        if function is None:
+            return "unknown"
+        function.restype = ctypes.c_char_p
+        return (function(code) or b"unknown").decode("utf-8", "replace")
 
 
 def documents() -> Iterator[dict[str, Any]]:
     """Everything that can be asked for, the quickest first."""
     yield {"files": _files()}
     yield {"libcuda": _libcuda()}
-    try:
-        nvml: Any = importlib.import_module("pynvml")
-    except ImportError:
-        yield {"nvml": {"missing": "the Python package nvidia-ml-py, which asks the NVIDIA driver"}}
+    library = _open(_names())
+    if library is None:
+        yield {"nvml": {"error": _NO_LIBRARY, "text": "NVML Shared Library Not Found"}}
+        return
+    nvml = Nvml(library)
+    code = nvml.call("nvmlInit_v2")
+    if code != 0:
+        yield {"nvml": {"error": code if code is not None else -1, "text": nvml.error(code or 13)}}
         return
     try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        yield {"nvml": {"error": error.value, "text": str(error)}}
-        return
-    try:
-        handles = [_ask(nvml, "nvmlDeviceGetHandleByIndex", i) for i in range(_ask(nvml, "nvmlDeviceGetCount") or 0)]
+        count = nvml.ask("nvmlDeviceGetCount_v2") or 0
+        gpus = [nvml.ask("nvmlDeviceGetHandleByIndex_v2", c_uint(i), out=(c_void_p,)) for i in range(count)]
+        handles = [c_void_p(gpu) if gpu is not None else None for gpu in gpus]
         yield {
             "nvml": {
-                "driver": _text(_ask(nvml, "nvmlSystemGetDriverVersion")),
-                "cuda": _ask(nvml, "nvmlSystemGetCudaDriverVersion_v2"),
+                "driver": nvml.text("nvmlSystemGetDriverVersion"),
+                "cuda": nvml.ask("nvmlSystemGetCudaDriverVersion_v2", out=(c_int,)),
                 "gpus": [_gpu(nvml, handle) for handle in handles],
             }
         }
         yield {"state": [_state(nvml, handle) for handle in handles], "links": _links(nvml, handles)}
     finally:
-        nvml.nvmlShutdown()
+        nvml.call("nvmlShutdown")
+
+
+def _names() -> list[str]:
+    if sys.platform != "win32":
+        return ["libnvidia-ml.so.1"]
+    roots = (("WINDIR", "C:\\Windows", "System32"), ("PROGRAMFILES", "C:\\Program Files", "NVIDIA Corporation\\NVSMI"))
+    return [os.path.join(os.environ.get(name, usual), folder, "nvml.dll") for name, usual, folder in roots]  # noqa: PTH118
+
+
+def _open(names: list[str]) -> Any:
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
 
 
 def _files() -> list[dict[str, str]]:
@@ -71,11 +141,10 @@ def _libcuda() -> dict[str, Any]:
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         library = ctypes.CDLL(name)
-        version = ctypes.c_int(0)
-        code = library.cuDriverGetVersion(ctypes.byref(version))
-    except (OSError, AttributeError) as error:
+    except OSError as error:
         return {"error": str(error)}
-    return {"version": version.value if code == 0 else None, "code": code, "path": _loaded(name) or name}
+    version = Nvml(library).ask("cuDriverGetVersion", out=(c_int,))
+    return {"version": version, "path": _loaded(name) or name}
 
 
 def _loaded(name: str) -> str | None:
@@ -87,11 +156,11 @@ def _loaded(name: str) -> str | None:
         return None
 
 
-def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:
+def _gpu(nvml: Nvml, handle: Any) -> dict[str, Any]:
     if handle is None:
         return {"name": None, "cc": None, "memory": None, "free": None, "uuid": None, "mig": None}
-    cc = _ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
-    mig = _ask(nvml, "nvmlDeviceGetMigMode", handle)
+    cc = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle, out=(c_int, c_int))
+    mig = nvml.ask("nvmlDeviceGetMigMode", handle, out=(c_uint, c_uint))
     return {
         **_named(nvml, handle),
         "cc": f"{cc[0]}.{cc[1]}" if cc else None,
@@ -99,63 +168,66 @@ def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:
     }
 
 
-def _named(nvml: Any, handle: Any) -> dict[str, Any]:
-    memory = _ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
+def _named(nvml: Nvml, handle: Any) -> dict[str, Any]:
+    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle, out=(_Memory,))
     return {
-        "name": _text(_ask(nvml, "nvmlDeviceGetName", handle)),
-        "uuid": _text(_ask(nvml, "nvmlDeviceGetUUID", handle)),
-        "memory": int(memory.total) if memory else None,  # boards with one memory for all answer "not supported"
-        "free": int(memory.free) if memory else None,
+        "name": nvml.text("nvmlDeviceGetName", handle),
+        "uuid": nvml.text("nvmlDeviceGetUUID", handle),
+        "memory": memory.total if memory else None,  # boards with one memory for all answer "not supported"
+        "free": memory.free if memory else None,
     }
 
 
-def _mig_devices(nvml: Any, handle: Any) -> list[dict[str, Any]]:
+def _mig_devices(nvml: Nvml, handle: Any) -> list[dict[str, Any]]:
     found = []
-    for index in range(_ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
-        device = _ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+    for index in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        device = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, c_uint(index), out=(c_void_p,))
         if device is not None:  # numbers that no instance has are refused
-            found.append({**_named(nvml, device), "instance": _ask(nvml, "nvmlDeviceGetGpuInstanceId", device)})
+            part = c_void_p(device)
+            found.append({**_named(nvml, part), "instance": nvml.ask("nvmlDeviceGetGpuInstanceId", part)})
     return found
 
 
-def _state(nvml: Any, handle: Any) -> dict[str, Any]:
+def _state(nvml: Nvml, handle: Any) -> dict[str, Any]:
     if handle is None:
         return {}
-    rows = _ask(nvml, "nvmlDeviceGetRemappedRows", handle)
-    # Uncorrected errors, counted since the driver was loaded.
-    errors = _ask(nvml, "nvmlDeviceGetTotalEccErrors", handle, 1, 0)
-    processes = _ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    rows = nvml.ask("nvmlDeviceGetRemappedRows", handle, out=(c_uint,) * 4)
     return {
-        "mode": _MODES.get(_ask(nvml, "nvmlDeviceGetComputeMode", handle)),
-        "ecc_errors": errors,
+        "mode": _MODES.get(nvml.ask("nvmlDeviceGetComputeMode", handle)),
+        "ecc_errors": nvml.ask("nvmlDeviceGetTotalEccErrors", handle, _UNCORRECTED, _SINCE_LOAD, out=(c_ulonglong,)),
         "remap_pending": bool(rows[2]) if rows else None,
-        "processes": None if processes is None else [{"pid": p.pid, "used": p.usedGpuMemory} for p in processes],
+        "processes": _processes(nvml, handle),
     }
 
 
-def _links(nvml: Any, handles: list[Any]) -> list[dict[str, Any]]:
+def _processes(nvml: Nvml, handle: Any) -> list[dict[str, Any]] | None:
+    """Asked for their number first, then with room for more: some may come between the two calls."""
+    for name in ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"):
+        count = c_uint(0)
+        code = nvml.call(name, handle, byref(count), None)
+        if code == 0:
+            return []
+        if code != _TOO_SMALL:
+            continue
+        count = c_uint(count.value * 2 + 8)
+        room = (_Process * count.value)()
+        if nvml.call(name, handle, byref(count), room) == 0:
+            return [{"pid": p.pid, "used": None if p.used == _NOT_TOLD else p.used} for p in room[: count.value]]
+    return None
+
+
+def _links(nvml: Nvml, handles: list[Any]) -> list[dict[str, Any]]:
     return [
         {
             "pair": [a, b],
-            "p2p": _ask(nvml, "nvmlDeviceGetP2PStatus", handles[a], handles[b], 0),
-            "nvlink": _ask(nvml, "nvmlDeviceGetP2PStatus", handles[a], handles[b], 2),
-            "level": _LEVELS.get(_ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", handles[a], handles[b])),
+            "p2p": nvml.ask("nvmlDeviceGetP2PStatus", handles[a], handles[b], _READ),
+            "nvlink": nvml.ask("nvmlDeviceGetP2PStatus", handles[a], handles[b], _NVLINK),
+            "level": _LEVELS.get(nvml.ask("nvmlDeviceGetTopologyCommonAncestor", handles[a], handles[b])),
         }
         for a in range(len(handles))
         for b in range(a + 1, len(handles))
         if handles[a] is not None and handles[b] is not None
     ]
-
-
-def _ask(nvml: Any, function: str, *arguments: Any) -> Any:
-    try:
-        return getattr(nvml, function)(*arguments)
-    except (nvml.NVMLError, AttributeError):
-        return None
-
-
-def _text(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 if __name__ == "__main__":

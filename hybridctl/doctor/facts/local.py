@@ -9,13 +9,14 @@ from hybridctl.doctor.facts.local_container import container_facts
 from hybridctl.doctor.facts.local_cuda import toolkit_facts
 from hybridctl.doctor.facts.local_disk import disk_facts
 from hybridctl.doctor.facts.local_dists import plugin_facts
+from hybridctl.doctor.facts.local_driver import Answers, ask_driver
 from hybridctl.doctor.facts.local_environ import variable_facts
 from hybridctl.doctor.facts.local_hub import cached_facts, hub_facts
 from hybridctl.doctor.facts.local_libraries import library_facts
 from hybridctl.doctor.facts.local_machine import Machine, this_machine
 from hybridctl.doctor.facts.local_memory import memory_facts
 from hybridctl.doctor.facts.local_network import network_facts
-from hybridctl.doctor.facts.local_nvml import Answers, ask_driver, gpu_source
+from hybridctl.doctor.facts.local_nvml import gpu_source
 from hybridctl.doctor.facts.local_packages import Interpreter, other_interpreter, package_facts, this_interpreter
 from hybridctl.doctor.facts.local_python import python_facts
 from hybridctl.doctor.facts.local_run import Asking, Source, ask
@@ -25,7 +26,7 @@ from hybridctl.doctor.facts.local_wsl import wsl_facts
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Unknown
 
-_OF_DRIVER, _OF_PYTHON = 1.6, 4.0
+_OF_DRIVER, _OF_PYTHON = 1.4, 4.0
 """Seconds: a little more than the limits of the children that these sources wait for."""
 
 
@@ -49,21 +50,22 @@ def begin_local(
     python: str | None = None,
     pid: int | None = None,
     machine: Machine | None = None,
-    driver: Callable[[], Answers] = ask_driver,
+    driver: Callable[[], Answers] | None = None,
     interpreter: Interpreter | None = None,
 ) -> Look:
-    """Begin to look at the machine. It takes as long as its slowest source: at most 1.6 s, and 4 s for another Python.
+    """Begin to look at the machine. It takes as long as its slowest source: at most 1.4 s, and 4 s for another Python.
 
     Args:
         python: another interpreter whose packages are to be read, or the folder of its virtual environment.
         pid: a server that runs: its variables, limits and packages count, and its launch line.
         machine: another machine than this one (tests hand over recorded ones).
-        driver: who asks the NVIDIA driver.
+        driver: waits for what the NVIDIA driver says; the question goes out now by default.
         interpreter: a Python that is known already.
 
     Raises:
         UsageError: ``pid`` is no server.
     """
+    driver = driver or ask_driver()
     machine = machine or this_machine()
     started: list[Source] = []
     find: Callable[[], Interpreter] = lambda: interpreter or this_interpreter()  # noqa: E731
@@ -116,7 +118,7 @@ def collect_local(
     python: str | None = None,
     pid: int | None = None,
     machine: Machine | None = None,
-    driver: Callable[[], Answers] = ask_driver,
+    driver: Callable[[], Answers] | None = None,
     interpreter: Interpreter | None = None,
 ) -> tuple[Facts, list[Unknown]]:
     """Look at the machine and wait: :func:`begin_local` and :meth:`Look.finish` at once."""

@@ -14,10 +14,11 @@ from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.findings import Unknown
 
 SECONDS = 0.8
-_JSON = re.compile(r"\"cuda\"\s*:\s*\{[^}]*\"version\"\s*:\s*\"(\d+(?:\.\d+)+)\"")
-_TEXT = re.compile(r"CUDA Version (\d+(?:\.\d+)+)")
-_HEADER = re.compile(r"^#define CUDA_VERSION (\d{5})", re.MULTILINE)
-_RELEASE = re.compile(rb"release (\d+\.\d+)(?:, V(\d+(?:\.\d+)+))?")
+# Most machines have few of these files or none: each pattern is compiled where there is one to read.
+_JSON = r"\"cuda\"\s*:\s*\{[^}]*\"version\"\s*:\s*\"(\d+(?:\.\d+)+)\""
+_TEXT = r"CUDA Version (\d+(?:\.\d+)+)"
+_HEADER = r"(?m)^#define CUDA_VERSION (\d{5})"
+_RELEASE = rb"release (\d+\.\d+)(?:, V(\d+(?:\.\d+)+))?"
 _FOLDER = re.compile(r"cuda(?:-\d+(?:\.\d+)?)?")
 _WINDOWS_HOME = r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA"
 _INCLUDES = ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
@@ -107,11 +108,11 @@ def _toolkit(machine: Machine, folder: str) -> Toolkit:
     """Version by ``version.json``, ``version.txt`` (before 11.1), or the header of the driver API, which every toolkit has."""
     for name, pattern in (("version.json", _JSON), ("version.txt", _TEXT)):
         place = machine.join(folder, name)
-        if stated := pattern.search(machine.head(place)):
+        if (text := machine.head(place)) and (stated := re.search(pattern, text)):
             return Toolkit(folder, stated[1], f"{place}: {stated[1]}")
     for name in _INCLUDES:
         place = machine.join(folder, *name.split("/"), "cuda.h")
-        if stated := _HEADER.search(machine.head(place)):
+        if (text := machine.head(place)) and (stated := re.search(_HEADER, text)):
             number = int(stated[1])
             return Toolkit(folder, f"{number // 1000}.{number % 1000 // 10}", f"{place}: {stated[0]}")
     return Toolkit(folder, None, "")
@@ -122,7 +123,7 @@ def _ask(machine: Machine, nvcc: str) -> tuple[str, str] | Unknown:
         said = Child([str(machine.path(nvcc)), "--version"], "/").text(SECONDS)
     except ChildError as error:
         return Unknown("cuda-toolkit", f"an answer from {nvcc}: {error}")
-    release = _RELEASE.search(said)
+    release = re.search(_RELEASE, said)
     if release is None:
         return Unknown("cuda-toolkit", f"a release number from {nvcc} --version")
     version = (release[2] or release[1]).decode()

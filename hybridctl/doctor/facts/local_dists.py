@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,16 +52,12 @@ def entry_points(path: tuple[str, ...], prefix: str) -> Iterator[EntryPoint]:
             data = regular_bytes(dist.folder / "entry_points.txt", 1 << 20)
             if not isinstance(data, bytes) or prefix.encode() not in data:
                 continue
-            parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
-            parser.optionxform = str  # type: ignore[assignment, method-assign]
-            try:
-                parser.read_string(data.decode("utf-8", "replace"))
-            except configparser.Error:
-                continue  # a package with a broken file has no entry points for vLLM either
-            for group in parser.sections():
-                if group.startswith(prefix):
-                    for name in parser.options(group):
-                        yield EntryPoint(group, name, dist)
+            group = ""
+            for line in map(str.strip, data.decode("utf-8", "replace").splitlines()):  # as importlib.metadata reads it
+                if line.startswith("[") and line.endswith("]"):
+                    group = line[1:-1].strip()
+                elif group.startswith(prefix) and "=" in line and not line.startswith("#"):
+                    yield EntryPoint(group, line.partition("=")[0].strip(), dist)
 
 
 def plugin_facts(path: tuple[str, ...]) -> list[Fact]:

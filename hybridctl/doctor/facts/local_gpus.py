@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from hybridctl.doctor.facts.local_container import container_mark
 from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.model import Fact
 
 _GIB = 1024**3
+_ALL_PROCESSES = "pid:[4026531836]"
+"""The namespace in which every process of the machine has its number: PROC_PID_INIT_INO of Linux."""
+HOST_NUMBER = " (number on the host)"
 
 
 def visible(gpus: list[dict[str, Any]], machine: Machine) -> list[tuple[int, dict[str, Any]]]:
@@ -73,14 +75,14 @@ def _processes(mine: list[tuple[int, dict[str, Any]]], machine: Machine) -> Iter
     if not listed:
         return
     own = _family(machine)
-    inside = container_mark(machine) is not None
+    inside = machine.link("/proc/self/ns/pid") not in (_ALL_PROCESSES, None)
     items = [
         f"GPU {index}: pid {p['pid']}{_program(p['pid'], machine, inside)}{_used(p['used'])}"
         for index, processes in listed
         for p in processes
         if p["pid"] not in own
     ]
-    # In a container the driver often lists none, though other containers hold memory: an empty list there says nothing.
+    # There the driver often lists none, though others hold memory: an empty list says nothing.
     if items or not inside:
         yield local_fact("gpu.processes", items, f"NVML: {'; '.join(items) or 'no process holds GPU memory'}")
 
@@ -90,9 +92,12 @@ def _used(used: int | None) -> str:
 
 
 def _program(pid: int, machine: Machine, inside: bool) -> str:
-    """Name of the program, without its arguments, which may hold anything. A container has process numbers of its own."""
+    """Name of the program, without its arguments, which may hold anything.
+
+    The driver counts processes as the host does; ``inside`` a container with numbers of its own, ours would name another one.
+    """
     if inside:
-        return " (number on the host)"
+        return HOST_NUMBER
     words = machine.head(f"/proc/{pid}/cmdline").replace("\0", " ").split()
     if not words:
         return ""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import hybridctl
-from hybridctl.doctor.facts.child import Child, ChildError
 from hybridctl.doctor.facts.gpu_facts import gpu_statements
+from hybridctl.doctor.facts.local_driver import Answers, ask_driver
 from hybridctl.doctor.facts.local_gpus import state_facts, visible
 from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_pci import driver_file_facts
@@ -19,30 +16,21 @@ from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.facts.statements import GpuRow
 from hybridctl.doctor.findings import Unknown
 
-SECONDS = 1.4
-"""With the rest of a run, two seconds are not exceeded when the driver hangs."""
 _CHECK = "NVIDIA driver and GPUs"
 _ABSENT = 12
-Answers: TypeAlias = "tuple[list[Any], str]"
-"""The documents of :mod:`_nvml_child`, and why there are no more."""
 
 
-def ask_driver() -> Answers:
-    """Ask in a child: what it says within the time."""
-    # In the folder of the package, so that nothing in the user's own folder is imported in place of it.
-    home = str(Path(hybridctl.__file__).resolve().parent.parent)
-    try:
-        child = Child([sys.executable, "-m", "hybridctl.doctor.facts._nvml_child"], home)
-    except ChildError as error:
-        return [], str(error)
-    return child.documents(SECONDS)
+def gpu_source(machine: Machine, answers: Callable[[], Answers] | None = None) -> Iterable[Fact | Unknown]:
+    """Everything about driver and GPUs. A machine without an NVIDIA driver gives one unknown, which is no error.
 
-
-def gpu_source(machine: Machine, ask: Callable[[], Answers] = ask_driver) -> Iterable[Fact | Unknown]:
-    """Everything about driver and GPUs. A machine without an NVIDIA driver gives one unknown, which is no error."""
+    Args:
+        machine: whose files and variables count.
+        answers: waits for what the driver says; the question goes out now by default.
+    """
+    answers = answers or ask_driver()
     seen = list(driver_file_facts(machine))
     yield from seen
-    documents, problem = ask()
+    documents, problem = answers()
     merged: dict[str, Any] = {}
     for document in documents:
         merged.update(document if isinstance(document, dict) else {})
@@ -55,7 +43,7 @@ def nvml_facts(
     """Facts of what the child wrote.
 
     Args:
-        told: its documents, as one.
+        told: its documents, as one (:mod:`_nvml_child` says what is in them).
         problem: why it wrote no more; empty when it ended well.
         machine: whose variables say which GPUs a process sees.
         seen: facts that the files of the kernel gave, by key.
@@ -80,9 +68,7 @@ def nvml_facts(
     yield from _mig(gpus, nvml.get("driver"), machine)
     if gpus:
         yield from state_facts(gpus, told, machine)
-    if nvml.get("missing"):
-        yield Unknown(_CHECK, str(nvml["missing"]))
-    elif error is not None:
+    if error is not None:
         yield Unknown(_CHECK, _why(int(error), str(nvml.get("text")), seen, machine))
     elif not nvml:
         yield Unknown(_CHECK, f"an answer of the driver: {problem or 'it gave none'}. nvidia-smi will hang or fail too")
