@@ -161,7 +161,7 @@ def _told(document: dict[str, Any], written: list[str]) -> list[Any]:
     known, rows = document["upstream"], []
     if known:
         rows += [("known", Text(f"this looks like: {known['title']}")), ("", whole(known["url"]))]
-        rows.append(("", Text("read it before you file a new one")))
+        rows.append(("", Text(f"{'read it' if known['thread'] else 'put it right'} before you file a new one")))
     else:
         rows.append(("known", Text("nothing that is known looks like this")))
     rows += [("written" if i == 0 else "", whole(path)) for i, path in enumerate(written)]

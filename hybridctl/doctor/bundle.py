@@ -19,7 +19,7 @@ from hybridctl.flags import read_table
 from hybridctl.globs import glob
 
 SCHEMA_VERSION = 1
-_UPSTREAM = ("/issues/", "/pull/", "/discussions/")
+_THREADS = ("/issues/", "/pull/", "/discussions/", "/merge_requests/", "://discuss.", "://forums.", "://forum.")
 _FORMS = {"serve": "vllm serve", "module": "python -m"}
 
 
@@ -98,20 +98,31 @@ def make(diagnosis: Diagnosis, lines: Sequence[tuple[int, str]], redactor: Redac
 
 
 def upstream(findings: Sequence[Finding]) -> dict[str, Any] | None:
-    """Where the first finding that has a source was reported or written down; a thread rather than a page."""
+    """Where the first finding that has a source was reported, else where it is written down (``thread`` tells)."""
     for finding in findings:
         if finding.severity == "info" and finding is not findings[0]:
             continue
         if finding.source:
-            threads = [s for s in finding.source if any(mark in s for mark in _UPSTREAM)]
+            threads = [s for s in finding.source if any(mark in s for mark in _THREADS)]
             url = (threads or finding.source)[0]
             return {
                 "url": url,
+                "thread": bool(threads),
                 "finding": finding.id,
                 "title": finding.title,
                 "also": [s for s in finding.source if s != url],
             }
     return None
+
+
+def first_words(known: dict[str, Any] | None) -> str:
+    """What to read before filing anything, in one line of Markdown."""
+    if known is None:
+        return "Nothing that is known looks like this."
+    title = report.code(known["title"])
+    if known["thread"]:
+        return f"This looks like {known['url']} ({title}): read it before you file a new one."
+    return f"{title} is known, from no upstream thread: {known['url']}. Put it right before you file anything."
 
 
 def may_show(key: str) -> bool:
@@ -188,14 +199,7 @@ def _is_version(key: str) -> bool:
 
 def _markdown(made: dict[str, Any], findings: Sequence[Finding]) -> str:
     lines: list[str] = []
-    known = made["upstream"]
-    if known:
-        lines += [
-            f"> This looks like {known['url']} ({report.code(known['title'])}): read it before you file a new one.",
-            "",
-        ]
-    else:
-        lines += ["> Nothing that is known looks like this.", ""]
+    lines += [f"> {first_words(made['upstream'])}", ""]
     lines += ["## Environment", "", *(f"- {name}: {report.code(value)}" for name, value in made["subject"].items()), ""]
     if made["launch"]:
         lines += ["## Launch line", "", *fenced(made["launch"], "sh"), ""]

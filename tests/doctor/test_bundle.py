@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hybridctl.doctor.bundle import fenced, make, may_show, upstream
+from hybridctl.doctor.bundle import fenced, first_words, make, may_show, upstream
 from hybridctl.doctor.diagnose import Diagnosis, Inputs, diagnose
 from hybridctl.doctor.facts.model import KEYS, Facts, Origin
 from hybridctl.doctor.findings import Finding, Severity
@@ -18,8 +18,17 @@ def finding(id: str, *source: str, severity: Severity = "error") -> Finding:
 def test_the_thread_of_the_first_finding_comes_first() -> None:
     page, thread = "https://docs.vllm.ai/x", "https://github.com/vllm-project/vllm/issues/1"
     found = upstream([finding("bare"), finding("a", page, thread), finding("b", "https://example.com")])
-    assert found == {"url": thread, "finding": "a", "title": "title of a", "also": [page]}
-    assert upstream([finding("a", page)]) == {"url": page, "finding": "a", "title": "title of a", "also": []}
+    assert found == {"url": thread, "thread": True, "finding": "a", "title": "title of a", "also": [page]}
+    assert upstream([finding("a", page)]) == {
+        "url": page,
+        "thread": False,
+        "finding": "a",
+        "title": "title of a",
+        "also": [],
+    }
+    assert first_words(found).startswith(f"This looks like {thread} (`title of a`): read it")
+    assert "no upstream thread" in first_words(upstream([finding("a", page)]))
+    assert first_words(None) == "Nothing that is known looks like this."
     assert upstream([finding("bare"), finding("remark", page, severity="info")]) is None  # a remark explains no fault
     assert upstream([finding("remark", page, severity="info")]) is not None
     assert upstream([]) is None
