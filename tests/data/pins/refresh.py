@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).parent
-SHARED = {"typer", "rich", "packaging", "huggingface-hub", "pydantic", "nvidia-ml-py", "cuda-bindings", "cuda-python"}
+SHARED = {"typer", "rich", "packaging", "huggingface-hub", "pydantic", "cuda-bindings", "cuda-python"}
 
 
 def _resolve(release: str) -> list[dict[str, object]]:
