@@ -89,9 +89,8 @@ def _named(known: Knowledge, library: Library, name: str, language: str, termina
     if page := library.find(name, language):
         ids = [e.id for e in known.entries.values() if library.of(e.id, e.area) == page.id]
         out.append(("runbook", pages.runbook_json(page, ids), pages.runbook_page(page, len(ids), terminal)))
-    # Of a finding that an entry explains as well, the entry says more.
-    check = None if entry else check_sources.find(name)
-    if check:
+    # No check has the id of an entry or a runbook (tests see to it), and to look for one all of them are loaded.
+    if not out and (check := check_sources.find(name)):
         books = list(dict.fromkeys(library.of(name, area) for area in check_sources.areas(check)))
         document = {"id": check.id, "title": check.title, "asked": name, "runbooks": books}
         out.append(("check", document, pages.check_page(check, books, name)))

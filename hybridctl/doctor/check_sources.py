@@ -6,13 +6,14 @@ import ast
 import inspect
 import re
 import sys
+from functools import cache
 from types import ModuleType
 
 from hybridctl.doctor import checks
 from hybridctl.doctor.checks import Check, discover
 from hybridctl.doctor.findings import AREAS
 
-_ID = re.compile(r"[a-z0-9.]+(?:-[a-z0-9.]+)+")
+_ID = re.compile(r"[a-z0-9.]+(?:-[a-z0-9.]+)*")
 _F_STRING = re.compile(r'f"([^"\n]{4,80})"')
 _LEAST = 4
 """Characters of an id that an f-string must state itself."""
@@ -20,10 +21,12 @@ _LEAST = 4
 
 def find(name: str) -> Check | None:
     """A check by its id, or by the id of something that it finds; the names of areas are no such ids."""
+    if not _ID.fullmatch(name) or name in AREAS:
+        return None
     known = discover()
-    if check := next((c for c in known if c.id == name), None):
+    if (check := next((c for c in known if c.id == name), None)) or "-" not in name:
         return check
-    return next((c for c in known if _mentions(c, name)), None) if _ID.fullmatch(name) and name not in AREAS else None
+    return next((c for c in known if _mentions(c, name)), None)
 
 
 def areas(check: Check) -> list[str]:
@@ -40,14 +43,21 @@ def describe(check: Check) -> str:
 def _mentions(check: Check, name: str) -> bool:
     """Whether a finding of that id is made here, by its name or by an f-string that can become it."""
     # Reading a source as Python costs milliseconds; nearly all are ruled out by their text.
-    modules = [m for m in _sources(check) if _may_hold(inspect.getsource(m), name)]
+    modules = [m for m in _sources(check) if _may_hold(m, name)]
     places = [place for module in modules for node in _nodes(module) for place in _id_places(node)]
     return any(_becomes(node, name) for place in places for node in ast.walk(place))
 
 
-def _may_hold(source: str, name: str) -> bool:
-    patterns = (re.sub(r"\\{.*\\}", ".+", re.escape(text)) for text in _F_STRING.findall(source))
-    return f'"{name}"' in source or any(re.fullmatch(pattern, name) for pattern in patterns)
+def _may_hold(module: ModuleType, name: str) -> bool:
+    source, patterns = _texts(module)
+    return f'"{name}"' in source or any(pattern.fullmatch(name) for pattern in patterns)
+
+
+@cache
+def _texts(module: ModuleType) -> tuple[str, list[re.Pattern[str]]]:
+    """A source, and its f-strings as patterns of what they can become."""
+    source = inspect.getsource(module)
+    return source, [re.compile(re.sub(r"\\{.*\\}", ".+", re.escape(text))) for text in _F_STRING.findall(source)]
 
 
 def _becomes(node: ast.AST, name: str) -> bool:
@@ -75,8 +85,9 @@ def _makers(check: Check) -> list[ast.Call]:
     return [c for c in calls if ast.unparse(c.func).rpartition(".")[2] in ("finding", "Finding")]
 
 
+@cache
 def _nodes(module: ModuleType) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(inspect.getsource(module))))
+    return list(ast.walk(ast.parse(_texts(module)[0])))
 
 
 def _argument(call: ast.Call, place: int, name: str) -> ast.AST | None:

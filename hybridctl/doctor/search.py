@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeVar
 
-from hybridctl.doctor.knowledge import Entry, Knowledge
+from hybridctl.doctor.knowledge import Entry, Knowledge, Symptom
 from hybridctl.doctor.pasted import find_symptoms
 from hybridctl.doctor.runbooks import Library, Runbook
 from hybridctl.doctor.words import canonical, has_han, shape, words
@@ -77,9 +77,15 @@ def _entry_document(entry: Entry) -> str:
     return " ".join((entry.id.replace("-", " "), entry.title, symptoms, entry.cause, " ".join(entry.keywords)))
 
 
+@lru_cache(maxsize=4)
+def _all_symptoms(knowledge: Knowledge) -> list[Symptom]:
+    """Those of entries that never fire as well: a search may find them."""
+    return [symptom for entry in knowledge.entries.values() for symptom in entry.symptoms()]
+
+
 def _by_line(knowledge: Knowledge, text: str, near: list[Entry]) -> list[Entry]:
     """Entries with a symptom on a line of the text: what the line alone proves stands before what counts with facts only."""
-    seen = {hit.entry_id for hit in find_symptoms(text, [s for e in knowledge.entries.values() for s in e.symptoms()])}
+    seen = {hit.entry_id for hit in find_symptoms(text, _all_symptoms(knowledge))}
     place = {entry.id: i for i, entry in enumerate(near)}
     entries = [knowledge.entries[id] for id in seen]
     return sorted(entries, key=lambda e: (e.fires not in ("symptom", "either"), place.get(e.id, len(near)), e.id))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybridctl.data import read_toml
 from hybridctl.doctor import knowledge, runbooks
 from hybridctl.doctor.knowledge import Entry, Knowledge
 from hybridctl.doctor.runbooks import Library, Runbook
@@ -126,3 +129,26 @@ def test_any_text_can_be_asked(text: str) -> None:
     assert all(w == w.strip() and w for w in words(text))
     assert canonical(canonical(text)) == canonical(text)
     search(Knowledge([]), runbooks.load(), text, "zh")
+
+
+def test_recorded_lines_find_what_they_were_recorded_for() -> None:
+    """Of every fourth recorded report the line that shows the symptom is pasted, without the facts beside it."""
+    known, library = knowledge.load(), runbooks.load()
+    total = entry_first = entry_in_three = book_in_three = 0
+    for path in sorted((Path(__file__).parents[1] / "data" / "known_bad").glob("*.toml"))[::4]:
+        entry = known.entries[path.stem]
+        fires = read_toml(path)["fires"]
+        lines = f"{fires.get('log', '')}\n{fires.get('env', '')}".splitlines()
+        line = next((x for s in entry.symptom for x in lines if s["anchor"] in x), None)
+        if line is None:
+            continue
+        total += 1
+        found = search(known, library, line, "en")
+        ids = [e.id for e, _ in found.entries]
+        entry_first += ids[:1] == [entry.id]
+        entry_in_three += entry.id in ids[:3]
+        book_in_three += library.of(entry.id, entry.area) in [page.id for page, _ in found.runbooks]
+    assert total > 100
+    assert entry_first / total > 0.8
+    assert entry_in_three / total > 0.9
+    assert book_in_three / total > 0.95

@@ -49,6 +49,12 @@ def test_every_area_has_one_runbook_of_its_name(area: str) -> None:
     assert [name for name in ENGLISH if area in PAGES[name].areas] == [area]
 
 
+def test_a_check_shares_its_id_with_nothing_else() -> None:
+    checks = {check.id for check in discover()}
+    assert checks & set(knowledge.load().entries) == set()
+    assert checks & set(PAGES) == set()
+
+
 def test_findings_of_a_diagnosis_are_linked() -> None:
     demo = Path(__file__).parents[2] / "docs" / "demo"
     inputs = Inputs(
@@ -89,11 +95,12 @@ def test_page_has_its_sections_and_its_links_resolve(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_page_is_found_by_the_lines_that_it_quotes(name: str) -> None:
+def test_page_quotes_known_lines_and_is_found_by_them(name: str) -> None:
     page = PAGES[name]
     for quote in page.quotes():
         found = search(knowledge.load(), runbooks.load(), quote, page.language)
         assert page.name in [book.name for book, _ in found.runbooks[:2]], quote
+        assert "line" in [how for _, how in found.entries], f"no entry knows this line: {quote}"
 
 
 def test_the_five_are_there_in_chinese() -> None:
