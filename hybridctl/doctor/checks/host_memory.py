@@ -27,7 +27,7 @@ def _asked(facts: Facts) -> tuple[float, list[Evidence]]:
     ):
         if times and (stated := read.amount(facts, key)):
             total += stated[0] * times
-            says.append(read.quote(stated[1], f"x {times}" if times > 1 else ""))
+            says.append(read.quote(stated[1], f"for each of {times} ranks" if times > 1 else ""))
     weights = least_weights_gib(facts)
     if weights and read.is_cpu_build(facts) and facts.flags_known():
         total += weights[0]
