@@ -18,14 +18,22 @@ import urllib.request
 HYBRIDCTL = [sys.executable, "-m", "hybridctl"]
 LISTING = "".join(f"def step_{i}(value):\n    return value + {i}\n\n\n" for i in range(40))
 PROMPTS = {
-    "below the thresholds": "def fibonacci(n):\n",
+    "below both thresholds (256 and 512)": "def fibonacci(n):\n",
     "between them": LISTING[:380],
-    "above them": LISTING[:900],
+    "above both": LISTING[:900],
 }
+ABOUT = """\
+Serves the small model that comes with hybridctl (1.4 million parameters, a token is a byte) with routed attention: softmax up
+to position 511, linear attention from 512 on. It was trained for that on Python source, and what it writes only looks like
+Python: this shows the server, not a good model. Takes a few minutes, most of them while vLLM starts."""
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # what is started here writes to the same place
 
 
 def title(text: str) -> None:
-    print(f"\n--- {text}", flush=True)
+    say(f"\n--- {text}")
 
 
 def post(url: str, document: dict[str, object]) -> dict[str, object]:
@@ -56,34 +64,41 @@ def wait_ready(server: subprocess.Popen[str]) -> dict[str, object] | None:
 def main() -> int:
     begun = time.monotonic()
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    title("hybridctl doctor")
+    os.environ.setdefault("VLLM_LOG_STATS_INTERVAL", "3600")  # no line on throughput every ten seconds
+    say(ABOUT)
+    title("hybridctl doctor: what is on this machine")
     subprocess.run([*HYBRIDCTL, "doctor"], check=False)
 
-    title("hybridctl serve --demo")
+    title("hybridctl serve --demo: vLLM starts")
     line = [*HYBRIDCTL, "serve", "--demo", "--port", str(free_port()), "--json", "--", "--disable-uvicorn-access-log"]
     server = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
     try:
         ready = wait_ready(server)
         if ready is None:
+            say("the demo server did not start: the lines above say why")
             return server.wait() or 1
         url = str(ready["url"])
-        print(
-            f"ready after {ready['seconds']} s: dispatcher in {ready['layers']} layers, {len(ready['processes'])} processes"
-        )  # type: ignore[arg-type]
+        processes = ready["processes"]
+        assert isinstance(processes, list)
+        say(
+            f"ready after {ready['seconds']} s at {url}: the dispatcher is in {ready['layers']} layers, "
+            f"as {len(processes)} processes of vLLM have proved"
+        )
 
-        title("three prompts through /v1/completions")
+        title("three prompts through the OpenAI API (/v1/completions)")
         for where, prompt in PROMPTS.items():
             asked = {"model": ready["model"], "prompt": prompt, "max_tokens": 48, "temperature": 0}
             reply = post(f"{url}/v1/completions", asked)
             tokens = reply["usage"]["prompt_tokens"]  # type: ignore[index]
-            print(f"{tokens} tokens, {where}: {reply['choices'][0]['text']!r}")  # type: ignore[index]
+            say(f"{tokens:3} tokens, {where}: it goes on with")  # type: ignore[index]
+            say(f"    {reply['choices'][0]['text']!r}")  # type: ignore[index]
 
         title("one prompt through /generate")
-        command = ["curl", "-s", f"{url}/generate", "-d", json.dumps({"prompt": "def fibonacci(n):", "max_tokens": 60})]
-        print(" ".join(command[:1] + command[2:4]) + f" '{command[4]}'")
-        print(json.dumps(post(f"{url}/generate", json.loads(command[4]))))
+        body = {"prompt": "def fibonacci(n):", "max_tokens": 60, "temperature": 0}
+        say(f"$ curl {url}/generate -d '{json.dumps(body)}'")
+        say(json.dumps(post(f"{url}/generate", body)))
 
-        title("hybridctl verify")
+        title("hybridctl verify: counted from outside, held against the reference, and routed otherwise")
         checked = subprocess.run([*HYBRIDCTL, "verify", url], check=False).returncode
     finally:
         if server.poll() is None:
@@ -91,10 +106,10 @@ def main() -> int:
         code = server.wait()
 
     title("summary")
-    print(
-        f"served and stopped with exit code {code}; verify: {'all holds' if checked == 0 else f'exit code {checked}'}"
-    )
-    print(f"{time.monotonic() - begun:.0f} s, set-up not counted")
+    say("served, and stopped in order" if code == 0 else f"the server ended with exit code {code}")
+    say("verify: all holds" if checked == 0 else f"verify: exit code {checked}, see its verdict")
+    say(f"{time.monotonic() - begun:.0f} s, set-up not counted")
+    say(f"next: {os.path.relpath(sys.prefix)}/bin/hybridctl serve --demo, and the curl line that it prints")
     return checked or code
 
 

@@ -7,27 +7,43 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from hybridctl.errors import HybridctlError
-from hybridctl.runtime.checkpoint import DEMO_NAME, demo, find
+from hybridctl.runtime.checkpoint import Checkpoint
 from hybridctl.runtime.child import Child
-from hybridctl.runtime.verify import Subject
 
 
 @contextmanager
-def borrowed(model: str, say: Callable[[str], None]) -> Iterator[Subject]:
-    """Serve a model. Raises HybridctlError where it does not come up."""
-    checkpoint = demo() if model == DEMO_NAME else find(model)
+def borrowed(
+    checkpoint: Checkpoint,
+    say: Callable[[str], None],
+    python: str | None = None,
+    no_hybrid: bool = False,
+    extra: Sequence[str] = (),
+) -> Iterator[str]:
+    """Serve a model; gives its address.
+
+    Args:
+        say: takes what it prints meanwhile.
+        python: the interpreter that has vLLM; None: this one.
+        extra: flags for vLLM.
+
+    Raises:
+        HybridctlError: it does not come up.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    what = "--demo" if checkpoint.demo else checkpoint.location
-    line = [sys.executable, "-m", "hybridctl", "serve", what, "--port", str(port), "--host", "127.0.0.1", "--json"]
+    line = [sys.executable, "-m", "hybridctl", "serve", "--demo" if checkpoint.demo else checkpoint.location]
+    line += ["--port", str(port), "--host", "127.0.0.1", "--json"]
+    line += ["--no-hybrid"] if no_hybrid else []
+    line += ["--python", python] if python else []
+    line += ["--", *extra] if extra else []
     child = Child(line, os.environ, grace=60.0)
     try:
-        yield Subject(_wait(child, say), checkpoint)
+        yield _wait(child, say)
     finally:
         child.stop()
         child.wait()

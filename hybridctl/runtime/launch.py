@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hybridctl.runtime import overlay_min
 from hybridctl.runtime.checkpoint import Checkpoint
 from hybridctl.runtime.run_dir import temporary
 from hybridctl.runtime.target import Target
@@ -122,7 +123,10 @@ def plan(checkpoint: Checkpoint, target: Target, options: Options, run: Path, en
     launch = Launch(checkpoint, target, checkpoint.routed and not options.no_hybrid)
     # The plugin's architectures exist only where it is switched on, and every routed model must have one.
     ours = str((checkpoint.config.get("architectures") or [""])[0]).startswith("HybridCtl")
-    overlay = launch.routed != ours and checkpoint.folder is not None
+    stripped: dict[Path, set[str]] = {}
+    if checkpoint.routed and not launch.routed and checkpoint.folder is not None:
+        stripped = overlay_min.operator_tensors(checkpoint.folder)
+    overlay = checkpoint.folder is not None and (launch.routed != ours or bool(stripped))
     launch.model_path = str(run / "model") if overlay else checkpoint.location
     if options.hybrid_enabled and not checkpoint.routed:
         launch.notes.append(
@@ -130,6 +134,12 @@ def plan(checkpoint: Checkpoint, target: Target, options: Options, run: Path, en
         )
     if options.hybrid_enabled and options.no_hybrid:
         launch.notes.append("--no-hybrid wins over --hybrid-enabled")
+    if stripped:
+        count, size = sum(map(len, stripped.values())), sum(file.stat().st_size for file in stripped)
+        launch.notes.append(
+            f"--no-hybrid: vLLM does not know {count} tensors of the dispatcher's, so it gets copies without them "
+            f"({size / (1 << 20):.0f} MiB, removed at the end)"
+        )
     release = target.version.partition("+")[0]
     if checkpoint.prepared is not None and checkpoint.prepared.vllm != release:
         launch.notes.append(

@@ -13,9 +13,11 @@ from typing import Any
 
 from hybridctl.errors import HybridctlError, UsageError
 from hybridctl.model.inventory import read_file
+from hybridctl.runtime import tensors
 
 PREFIX, SUFFIX = "HybridCtl", "ForCausalLM"
 _PROJECTION = re.compile(r"(?:^|\.)self_attn\.linear_proj\.weight$")
+_OPERATOR = re.compile(r"(?:^|\.)self_attn\.(?:linear_proj\.weight|linear_head_gate)$")
 
 
 def routed_architecture(config: Mapping[str, Any]) -> str:
@@ -57,6 +59,15 @@ def feature_size(folder: Path) -> int | None:
     return None
 
 
+def operator_tensors(folder: Path) -> dict[Path, set[str]]:
+    """The tensors that only the dispatcher reads, by file. vLLM by itself refuses a checkpoint that holds any."""
+    found = {
+        file: {tensor.name for tensor in read_file(file) if _OPERATOR.search(tensor.name)}
+        for file in sorted(folder.glob("*.safetensors"))
+    }
+    return {file: names for file, names in found.items() if names}
+
+
 def make(source: Path, folder: Path, config: Mapping[str, Any], routed: bool = True) -> Path:
     """Make the overlay.
 
@@ -64,24 +75,36 @@ def make(source: Path, folder: Path, config: Mapping[str, Any], routed: bool = T
         source: the checkpoint's folder.
         folder: to be made.
         config: the checkpoint's config.json.
-        routed: whether the plugin will be there; else its architecture is replaced by vLLM's own.
+        routed: whether the plugin will be there. Else the architecture is vLLM's own, and files that hold tensors of the
+            dispatcher's are not linked but copied without them.
     """
     name = routed_architecture(config) if routed else plain_architecture(config)
     changed = {**config, "architectures": [name]}
     routing = config.get("hybrid_config")
-    if (
-        routed
-        and isinstance(routing, dict)
-        and routing.get("linear_feature_size") is None
-        and (size := feature_size(source))
-    ):
+    unset = isinstance(routing, dict) and routing.get("linear_feature_size") is None
+    if routed and isinstance(routing, dict) and unset and (size := feature_size(source)):
         changed["hybrid_config"] = {**routing, "linear_feature_size": size}
+    leave_out = {} if routed else operator_tensors(source)
     try:
         folder.mkdir(parents=True)
         for entry in source.iterdir():
-            if entry.name != "config.json":
+            if entry in leave_out:
+                tensors.copy_without(entry, folder / entry.name, leave_out[entry])
+            elif entry.name.endswith(".index.json") and leave_out:
+                _write_index(entry, folder / entry.name, set().union(*leave_out.values()))
+            elif entry.name != "config.json":
                 (folder / entry.name).symlink_to(entry.absolute())
         (folder / "config.json").write_text(json.dumps(changed, indent=2), encoding="utf-8")
     except OSError as error:
         raise HybridctlError(f"can't make the overlay {folder}: {error.strerror}", "HYBRIDCTL_HOME=DIR") from error
     return folder
+
+
+def _write_index(source: Path, target: Path, leave_out: set[str]) -> None:
+    """The table of which file holds which tensor, without some."""
+    try:
+        document = json.loads(source.read_text(encoding="utf-8"))
+        document["weight_map"] = {n: file for n, file in document["weight_map"].items() if n not in leave_out}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{source} is no index of weights: {error}", "fetch the checkpoint again") from error
+    target.write_text(json.dumps(document), encoding="utf-8")

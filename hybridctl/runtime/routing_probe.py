@@ -14,14 +14,12 @@ from hybridctl.runtime.compute_unit import ENTROPY
 from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.http import Client
 
-# Read over and over by the prompts of a check: the beginning of every text that people try a code model with.
-FIBONACCI = '''def fibonacci(n):
+PROMPT = '''def fibonacci(n):
     """Return the n-th Fibonacci number."""
-    if n < 2:
-        return n
-    return fibonacci(n - 1) + fibonacci(n - 2)
-
 '''
+"""A Fibonacci prompt in hybridctl's own wording."""
+FIBONACCI = f"{PROMPT}    if n < 2:\n        return n\n    return fibonacci(n - 1) + fibonacci(n - 2)\n\n"
+"""Long prompts repeat this."""
 _COUNTER = re.compile(r'^hybridctl_kernel_tokens_total\{[^}\n]*kernel="(\w+)"[^}\n]*\} (\S+)$', re.MULTILINE)
 SETTLE = 5.0
 
@@ -32,6 +30,7 @@ class Row:
 
     Attributes:
         length: its tokens.
+        place: where its last token stands: ``below``, ``between`` or ``above`` the thresholds; empty where there are none.
         last: what computed its last token: ``flash``, ``linear``, ``both`` (in different layers), or ``?`` where counts don't say.
         shares: tokens × layers by kernel, as counted.
         expected: the same, as configured; None where entropy decides.
@@ -39,6 +38,7 @@ class Row:
     """
 
     length: int
+    place: str
     last: str
     shares: dict[str, int]
     expected: dict[str, int] | None
@@ -82,6 +82,11 @@ def prompt(client: Client, model: str, length: int) -> list[int]:
     return tokens[:length]
 
 
+def routes(client: Client) -> bool:
+    """Whether a server has a dispatcher that counts."""
+    return bool(_COUNTER.search(client.get("/metrics", 20.0).text))
+
+
 def lengths(dispatcher: HybridAttentionDispatcher, marks: Sequence[int], longest: int) -> list[int]:
     """Prompt lengths below, between and above the thresholds, and on both sides of each change of kernel.
 
@@ -98,10 +103,23 @@ def lengths(dispatcher: HybridAttentionDispatcher, marks: Sequence[int], longest
     return sorted(n for n in wanted if 2 <= n <= longest)
 
 
-def measure(client: Client, model: str, dispatcher: HybridAttentionDispatcher, wanted: Sequence[int]) -> list[Row]:
+def place(length: int, marks: Sequence[int]) -> str:
+    """Where the last token of a prompt stands among the thresholds."""
+    points = [m for m in marks if m > 0]
+    if not points:
+        return ""
+    return "below" if length - 1 < min(points) else "above" if length - 1 >= max(points) else "between"
+
+
+def measure(
+    client: Client, model: str, dispatcher: HybridAttentionDispatcher, wanted: Sequence[int], marks: Sequence[int]
+) -> list[Row]:
     """One row a length. The last token's kernel is the difference between a prompt and the same without its last token.
 
     Nothing else may use the server meanwhile; salts keep the prompts out of the prefix cache.
+
+    Args:
+        marks: thresholds as configured.
     """
     tokens = prompt(client, model, max(wanted))
     rows = []
@@ -116,7 +134,7 @@ def measure(client: Client, model: str, dispatcher: HybridAttentionDispatcher, w
         if expected is not None and before is not None:
             kinds = [kernel for kernel in expected if expected[kernel] > before[kernel]]
             told = kinds[0] if len(kinds) == 1 else "both"
-        rows.append(Row(length, last, whole, expected, told))
+        rows.append(Row(length, place(length, marks), last, whole, expected, told))
     return rows
 
 

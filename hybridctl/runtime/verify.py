@@ -1,4 +1,4 @@
-"""``hybridctl verify``: does a server route as its checkpoint says, answer as the reference does, and was it trained for it?"""
+"""``hybridctl verify``: does a server route as its checkpoint says, answer as it should, and was it trained for it?"""
 
 from __future__ import annotations
 
@@ -7,133 +7,38 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hybridctl.errors import HybridctlError, UsageError
-from hybridctl.runtime import reference_probe, routing_probe, run_dir
+from hybridctl.runtime import answers, perplexity, reference_probe, routing_probe, run_dir
 from hybridctl.runtime.checkpoint import DEMO_NAME, Checkpoint, demo, find
+from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.http import Client
-from hybridctl.runtime.reference_probe import Agreement
-from hybridctl.runtime.routing_probe import Row
+from hybridctl.runtime.verify_report import Comparison, Fibonacci, Report
 
-CLOSE, HALF = 1e-3, 0.25
-"""Largest difference of log-probabilities that passes: of float32, of half types."""
+NO_HYBRID = "no-hybrid"
 ANSWER = 48
-
-
-@dataclass(frozen=True)
-class Perplexity:
-    """Of one routing; ``factor`` is the multiple of the served one, with its interval."""
-
-    name: str
-    value: float
-    factor: tuple[float, float, float] | None = None
-
-
-@dataclass
-class Report:
-    """What was found. ``skipped`` says in words what could not be looked at."""
-
-    url: str
-    model: str
-    rule: list[str] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
-    agreement: Agreement | None = None
-    perplexities: list[Perplexity] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-
-    @property
-    def routed_right(self) -> bool:
-        return bool(self.rows) and all(row.right for row in self.rows)
-
-    @property
-    def agrees(self) -> bool | None:
-        if self.agreement is None:
-            return None
-        return self.agreement.different == 0 and self.agreement.worst <= HALF
-
-    @property
-    def trained(self) -> bool | None:
-        """Whether the served routing is the best of those compared; None where none was, or the interval does not say."""
-        factors = [p.factor for p in self.perplexities if p.factor is not None]
-        if not factors:
-            return None
-        if all(low > 1 for _, low, _ in factors):
-            return True
-        return False if any(high < 1 for _, _, high in factors) else None
-
-    @property
-    def passed(self) -> bool:
-        return self.routed_right and self.agrees is not False and self.trained is not False
-
-    def verdict(self) -> list[str]:
-        """Plain sentences."""
-        wrong = [row for row in self.rows if not row.right]
-        lines = [
-            "routing as configured"
-            if self.routed_right
-            else f"NOT routed as configured: {len(wrong)} of {len(self.rows)}"
-        ]
-        if self.agreement is not None:
-            a = self.agreement
-            kind = "" if a.worst <= CLOSE else ", as half precision does"
-            apart = f"{a.different} of {a.tokens} tokens differ, log-probabilities by up to {a.worst:.2g}"
-            said = (
-                f"matches the reference to {a.worst:.1e}{kind}"
-                if self.agrees
-                else f"does NOT match the reference: {apart}"
-            )
-            lines.append(said)
-        served = next((p for p in self.perplexities if p.factor is None), None)
-        if served is not None and self.trained is not None:
-            others = [p for p in self.perplexities if p.factor is not None]
-            best = min(others, key=lambda p: p.value)
-            if self.trained:
-                told = ", ".join(f"{p.name} {p.value:.2f}" for p in others)
-                lines.append(f"trained for this routing: perplexity {served.value:.2f}; otherwise routed: {told}")
-            else:
-                lines.append(
-                    "this checkpoint was not trained for this routing: "
-                    f"perplexity rises from {best.value:.2f} ({best.name}) to {served.value:.2f}"
-                )
-        return lines
-
-    def to_json(self) -> dict[str, Any]:
-        a = self.agreement
-        return {
-            "schema_version": 1,
-            "url": self.url,
-            "model": self.model,
-            "rule": self.rule,
-            "routing": [
-                {
-                    "length": r.length,
-                    "last": r.last,
-                    "expected_last": r.expected_last,
-                    "counted": r.shares,
-                    "expected": r.expected,
-                    "right": r.right,
-                }
-                for r in self.rows
-            ],
-            "reference": None
-            if a is None
-            else {
-                "tokens": a.tokens,
-                "distinct": a.distinct,
-                "different": a.different,
-                "worst": a.worst,
-            },
-            "perplexity": [{"routing": p.name, "value": p.value, "factor": p.factor} for p in self.perplexities],
-            "skipped": self.skipped,
-            "passed": self.passed,
-            "verdict": self.verdict(),
-        }
+"""Tokens of each greedy answer."""
+LONGEST = 2048
+"""Tokens of a window of text, where the thresholds don't ask for more."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A server and the checkpoint behind it."""
+    """A server and the checkpoint behind it. ``own``: the run directory says that hybridctl started it on this machine."""
 
     url: str
     checkpoint: Checkpoint
+    own: bool = False
+
+
+@dataclass
+class Asked:
+    """What the server under test was asked, and what it answered: to ask a second one about."""
+
+    first: int
+    fibonacci: list[int] = field(default_factory=list)
+    answers: list[answers.Answer] = field(default_factory=list)
+    windows: list[list[int]] = field(default_factory=list)
+    losses: list[list[float]] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
 
 
 def running(what: str | None, model: str | None) -> Subject | None:
@@ -146,7 +51,7 @@ def running(what: str | None, model: str | None) -> Subject | None:
         UsageError: several could be meant, or none and nothing is named.
     """
     alive = [r for r in run_dir.runs() if r.alive and r.content.get("state") == "ready"]
-    if what is not None and what.startswith(("http://", "https://")):
+    if what is not None and is_address(what):
         url = what.rstrip("/")
         run = next((r for r in alive if _same(url, str(r.content.get("url")))), None)
         source = model or (str(run.content["source"]) if run else None)
@@ -155,83 +60,180 @@ def running(what: str | None, model: str | None) -> Subject | None:
                 f"{url} is no server of ours: name the checkpoint that it serves",
                 f"hybridctl verify {url} --model FOLDER",
             )
-        return Subject(url, _named(source))
+        return Subject(url, named(source), run is not None)
     if what is not None:
-        names = {what, str(find(what).folder)} if what != DEMO_NAME else {what}
+        names = {what, str(named(what).folder)} if what != DEMO_NAME else {what}
         alive = [r for r in alive if names & {str(r.content.get("source")), str(r.content.get("model"))}]
     if len(alive) > 1:
         urls = ", ".join(str(r.content.get("url")) for r in alive)
         raise UsageError(f"several servers run: {urls}", "hybridctl verify URL")
     if alive:
-        return Subject(str(alive[0].content["url"]), _named(str(alive[0].content["source"])))
+        return Subject(str(alive[0].content["url"]), named(str(alive[0].content["source"])), True)
     if what is None:
         raise UsageError("no server runs", "hybridctl serve --demo, then hybridctl verify; or hybridctl verify MODEL")
     return None
+
+
+def is_address(what: str) -> bool:
+    return what.startswith(("http://", "https://"))
 
 
 def _same(a: str, b: str) -> bool:
     return a.replace("localhost", "127.0.0.1") == b.replace("localhost", "127.0.0.1")
 
 
-def _named(source: str) -> Checkpoint:
+def named(source: str) -> Checkpoint:
+    """A checkpoint, by what a run directory or a person calls it."""
     ours = demo()
     return ours if source in (str(ours.folder), ours.name) else find(source)
 
 
-def verify(subject: Subject, api_key: str | None, windows: int, say: Callable[[str], None]) -> Report:
-    """Run every check that can be run.
+def verify(subject: Subject, api_key: str | None, windows: int, say: Callable[[str], None]) -> tuple[Report, Asked]:
+    """Everything that can be asked of the server under test and of the reference.
 
     Args:
         windows: windows of the demo's held-out text, 0 for none.
         say: takes a line before each part.
     """
     client, checkpoint = Client(subject.url, api_key), subject.checkpoint
-    reply = client.get("/v1/models", 10.0)
-    if reply.status != 200:
-        raise HybridctlError(f"{subject.url}/v1/models: {reply.problem}")
-    row = reply.json()["data"][0]
-    model, context = str(row["id"]), int(row.get("max_model_len") or 0)
+    model, context = _model(client)
     dispatcher = checkpoint.dispatcher()
     if dispatcher is None:
         raise UsageError(f"{checkpoint.name} declares no routing (hybrid_config): there is nothing to verify")
     report = Report(subject.url, model, dispatcher.banner())
-
     config: Mapping[str, Any] = checkpoint.config["hybrid_config"]
     marks = [int(v) for v in (config.get("thresholds") or {}).values() if v is not None]
+
     wanted = routing_probe.lengths(dispatcher, marks, context - 1)
     say(f"routing: prompts of {', '.join(map(str, wanted))} tokens")
-    report.rows = routing_probe.measure(client, model, dispatcher, wanted)
+    report.rows = routing_probe.measure(client, model, dispatcher, wanted, marks)
 
-    why = reference_probe.available()
-    if checkpoint.folder is None:
-        why = f"the files of {checkpoint.name} are not at hand"
+    starts = sorted({s for route in dispatcher.routes for s in route.starts if s})
+    asked = Asked(_first_linear(dispatcher))
+    asked.fibonacci = routing_probe.tokens_of(client, model, routing_probe.PROMPT)
+    spots = {32, *(max(2, s - ANSWER // 2) for s in starts), *(s + 64 for s in starts)}
+    tokens = routing_probe.prompt(client, model, max(spots))
+    prompts = [asked.fibonacci, *(tokens[:n] for n in sorted(spots) if n + ANSWER < context)]
+    say(f"answers: {len(prompts)} prompts, {ANSWER} tokens each, greedy")
+    asked.answers = answers.greedy(client, model, prompts, ANSWER)
+    report.fibonacci = Fibonacci(routing_probe.PROMPT, asked.answers[0].text)
+
+    why = reference_probe.missing(checkpoint.folder) if checkpoint.folder else "the checkpoint's files are not at hand"
+    if not why:
+        why = _reference(report, asked, checkpoint)
     if why:
         report.skipped.append(f"the reference: {why}")
-        return report
-    assert checkpoint.folder is not None
-    starts = sorted({s for route in dispatcher.routes for s in route.starts if s})
-    spots = [32, *(max(2, s - ANSWER // 2) for s in starts), *(s + 64 for s in starts)]
-    tokens = routing_probe.prompt(client, model, max(spots))
-    prompts = [tokens[:n] for n in spots if n + ANSWER < context]
-    say(f"reference: {len(prompts)} greedy answers of {ANSWER} tokens")
-    report.agreement = reference_probe.agree(client, model, checkpoint.folder, prompts, ANSWER)
+    _perplexity(report, asked, client, windows, marks + starts, context - 1, say)
+    if report.served is not None and not why:
+        _otherwise(report, asked, checkpoint, config, context + 1, say)
+    return report, asked
 
+
+def _model(client: Client) -> tuple[str, int]:
+    """A server's model, and the longest context that it takes."""
+    reply = client.get("/v1/models", 10.0)
+    if reply.status != 200:
+        raise HybridctlError(f"{client.url}/v1/models: {reply.problem}")
+    row = reply.json()["data"][0]
+    return str(row["id"]), int(row.get("max_model_len") or 0)
+
+
+def _first_linear(dispatcher: HybridAttentionDispatcher) -> int:
+    return min((r.state_start for r in dispatcher.routes if r.state_start is not None), default=0)
+
+
+def _reference(report: Report, asked: Asked, checkpoint: Checkpoint) -> str:
+    """Why it was not compared."""
+    assert checkpoint.folder is not None
+    firsts = [len(a.prompt) for a in asked.answers]
+    try:
+        (rows,) = reference_probe.reference(checkpoint.folder, [a.whole for a in asked.answers], firsts, [None])
+    except reference_probe.NoReferenceError as error:
+        return str(error)
+    report.agreement = answers.compare(asked.answers, rows)
+    return ""
+
+
+def _perplexity(
+    report: Report,
+    asked: Asked,
+    client: Client,
+    windows: int,
+    marks: list[int],
+    longest: int,
+    say: Callable[[str], None],
+) -> None:
+    """What the server under test says of the demo's held-out text."""
     if not windows:
         report.skipped.append("perplexity by routing (--windows 0)")
-        return report
-    if not checkpoint.demo:
-        report.skipped.append("perplexity by routing: it needs held-out text, which comes with the demo model only")
-        return report
-    texts = [t[: context - 1] for t in reference_probe.heldout(checkpoint.folder, windows)]
-    first = starts[0] if starts else 1
-    say(f"perplexity: {len(texts)} windows of held-out text, from position {first} on")
-    served = reference_probe.served_losses(client, model, texts, first)
-    report.perplexities.append(Perplexity("as served", reference_probe.perplexity(served)))
-    others = reference_probe.wrong_routings(config, context + 1)
-    results = reference_probe.reference(checkpoint.folder, texts, [first] * len(texts), list(others.values()))
-    for name, rows in zip(others, results, strict=True):
-        losses = [-sum(r["logprobs"]) / len(r["logprobs"]) for r in rows]
-        report.perplexities.append(
-            Perplexity(name, reference_probe.perplexity(losses), reference_probe.ratio(losses, served))
+        return
+    length = min(longest, max(LONGEST, 2 * max(marks, default=0)))
+    texts = perplexity.windows(client, report.model, windows, length)
+    texts = [t for t in texts if len(t) > asked.first + perplexity.SHORTEST]
+    if not texts:
+        report.skipped.append(f"perplexity by routing: no window of text reaches beyond position {asked.first}")
+        return
+    say(f"perplexity: {len(texts)} windows of held-out text, up to {max(map(len, texts))} tokens")
+    asked.windows, report.windows = texts, len(texts)
+    asked.losses = [answers.losses(client, report.model, text) for text in texts]
+    asked.ranges = perplexity.edges(marks, asked.first, max(map(len, asked.losses)))
+    report.perplexities.append(perplexity.of("as served", asked.losses, asked.first, asked.ranges))
+
+
+def _otherwise(
+    report: Report,
+    asked: Asked,
+    checkpoint: Checkpoint,
+    config: Mapping[str, Any],
+    context: int,
+    say: Callable[[str], None],
+) -> None:
+    """What the reference says of the same text under other routings."""
+    assert checkpoint.folder is not None
+    others = perplexity.other_routings(config, context)
+    say(f"the reference reads the same text with {len(others)} other routings: {', '.join(others)}")
+    try:
+        results = reference_probe.reference(
+            checkpoint.folder, asked.windows, [1] * len(asked.windows), list(others.values())
         )
-    return report
+    except reference_probe.NoReferenceError as error:
+        report.skipped.append(f"perplexity of other routings: {error}")
+        return
+    for name, rows in zip(others, results, strict=True):
+        losses = [[-float(p) for p in row["logprobs"]] for row in rows]
+        report.perplexities.append(perplexity.of(name, losses, asked.first, asked.ranges, asked.losses))
+
+
+def compare(report: Report, asked: Asked, client: Client, name: str, say: Callable[[str], None]) -> None:
+    """Ask a second server about the same tokens.
+
+    Args:
+        name: what the report calls it.
+
+    Raises:
+        UsageError: it serves another model.
+    """
+    model, context = _model(client)
+    if routing_probe.tokens_of(client, model, routing_probe.PROMPT) != asked.fibonacci:
+        raise UsageError(f"{client.url} reads text as other tokens than {report.url}: it serves another model")
+    longest = max(len(tokens) for tokens in (*(a.whole for a in asked.answers), *asked.windows))
+    if context <= longest:
+        raise UsageError(f"{client.url} takes {context} tokens, and {longest + 1} are needed", "serve the same context")
+    say(f"{name}: the same {len(asked.answers)} answers")
+    rows = [answers.scored(client, model, a.whole, len(a.prompt)) for a in asked.answers]
+    below = answers.compare(asked.answers, rows, end=asked.first)
+    above = answers.compare(asked.answers, rows, start=asked.first)
+    report.comparison = Comparison(
+        name,
+        routing_probe.routes(client),
+        asked.first,
+        below if below.tokens else None,
+        above if above.tokens else None,
+    )
+    if report.fibonacci is not None:
+        (told,) = answers.greedy(client, model, [asked.fibonacci], ANSWER)
+        report.fibonacci = Fibonacci(report.fibonacci.prompt, report.fibonacci.answer, told.text)
+    if asked.windows:
+        say(f"{name}: perplexity of the same {len(asked.windows)} windows")
+        losses = [answers.losses(client, model, text) for text in asked.windows]
+        report.perplexities.append(perplexity.of(name, losses, asked.first, asked.ranges, asked.losses))

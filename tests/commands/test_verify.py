@@ -1,144 +1,155 @@
-"""``hybridctl verify`` against a stand-in for a routed server: what it counts, what it concludes, how it exits."""
+"""``hybridctl verify`` against a stand-in for a routed server: what it counts, what it compares, how it exits."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_routed import CUT, by_position, routed_server
 from typer.testing import CliRunner
 
+from hybridctl.cli import app
 from hybridctl.errors import HybridctlError, UsageError
-from hybridctl.runtime import reference_probe, routing_probe, verify
-from hybridctl.runtime.checkpoint import demo
-from hybridctl.runtime.http import Client
-from hybridctl.runtime.reference_probe import Agreement
-from hybridctl.runtime.verify import Perplexity, Report
+from hybridctl.runtime import reference_probe
+from hybridctl.runtime.checkpoint import DEMO
 
-FINE = Agreement(144, 40, 0, 1e-5)
-GOOD = [Perplexity("as served", 2.3), Perplexity("all flash", 25.0, (11.0, 8.0, 15.0))]
+LOST = [lambda p: 1.0, lambda p: 1.0 if p < CUT else 3.0]
+"""Nats by position: of a model in its element, and of one that is lost from the cut on."""
 
 
 @pytest.fixture(autouse=True)
 def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HYBRIDCTL_HOME", str(tmp_path))
-    monkeypatch.setattr(reference_probe, "available", lambda: "torch not installed here")
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(reference_probe, "missing", lambda folder: "torch not installed here")
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    from hybridctl.cli import app
-
+    """Exit code and stdout."""
     done = CliRunner().invoke(app, ["verify", *arguments])
+    if isinstance(done.exception, HybridctlError):
+        raise done.exception
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout
 
 
-def test_prompts_stand_below_between_above_and_at_the_cut() -> None:
-    dispatcher = demo().dispatcher()
-    assert dispatcher is not None
-    assert routing_probe.lengths(dispatcher, [256, 512], 2047) == [128, 384, 512, 513, 768]
-    assert routing_probe.lengths(dispatcher, [256, 512], 600) == [128, 384, 512, 513]
+def checked(*arguments: str) -> tuple[int, dict[str, Any]]:
+    code, text = run(*arguments, "--model", str(DEMO), "--json")
+    return code, json.loads(text)
 
 
 def test_a_server_that_routes_as_configured() -> None:
     with routed_server() as url:
-        code, text = run(url, "--model", str(demo().folder), "--json")
-    document = json.loads(text)
+        code, document = checked(url)
     assert code == 0
-    assert [(r["length"], r["last"]) for r in document["routing"]] == [
-        (128, "flash"), (384, "flash"), (512, "flash"), (513, "linear"), (768, "linear"),
-    ]  # fmt: skip
+    assert [(r["length"], r["place"], r["last"]) for r in document["routing"]] == [
+        (128, "below", "flash"),
+        (384, "between", "flash"),
+        (512, "between", "flash"),
+        (513, "above", "linear"),
+        (768, "above", "linear"),
+    ]
     assert document["routing"][-1]["counted"] == {"flash": 4 * 512, "linear": 4 * 256}
     assert document["verdict"] == ["routing as configured"]
     assert document["skipped"] == ["the reference: torch not installed here"]
+    assert document["fibonacci"]["prompt"].startswith("def fibonacci(n):")
+    assert document["fibonacci"]["answer"] == bytes(range(11, 59)).decode()  # what the stand-in says after a line's end
+    assert (document["against"], document["trained"], document["windows"]) == (None, None, 4)
 
 
 @pytest.mark.parametrize("shift", [-16, -1, 1, 16])
 def test_a_cut_in_another_place_is_seen(shift: int) -> None:
     with routed_server(lambda p: by_position(p - shift)) as url:
-        code, text = run(url, "--model", str(demo().folder), "--json")
-    document = json.loads(text)
+        code, document = checked(url)
     assert (code, document["passed"]) == (1, False)
     assert document["verdict"][0].startswith("NOT routed as configured")
 
 
 def test_flash_only_is_seen_and_told_as_a_table() -> None:
     with routed_server(lambda p: "flash") as url:
-        code, text = run(url, "--model", str(demo().folder))
+        code, text = run(url, "--model", str(DEMO))
     assert code == 1
     assert "Kernel by prompt length" in text
-    assert "NOT routed as configured: 2 of 5" in " ".join(text.split())
+    assert "Fibonacci prompt (hybridctl's own wording)" in text
+    assert "NOT routed as configured: 2 of 5 prompts" in text
+
+
+def test_against_a_plain_server_of_a_checkpoint_that_was_trained_for_it() -> None:
+    good, lost = LOST
+    with routed_server(nats=good) as url, routed_server(counters=False, nats=lost, odd=lambda p: p >= CUT) as plain:
+        code, document = checked(url, "--against", plain)
+    against = document["against"]
+    assert (code, document["trained"], against["routed"]) == (0, True, False)
+    assert (against["below"]["different"], against["below"]["worst"]) == (0, 0.0)
+    assert against["above"]["different"] == against["above"]["tokens"] > 48
+    assert document["verdict"][1] == (
+        f"matches {plain} to 0.0e+00 below position 512; "
+        f"linear attention changes {against['above']['tokens']} of {against['above']['tokens']} tokens from there on"
+    )
+    assert document["verdict"][2].startswith("this routing is the better one: perplexity 2.")
+    served, other = document["perplexity"]
+    assert [r["positions"] for r in served["ranges"]] == [[0, 255], [256, 511], [512, 1023], [1024, 2045]]
+    assert other["ranges"][0]["factor"] == [1.0, 1.0, 1.0]
+    assert other["ranges"][2]["factor"][1] > 5
+
+
+def test_against_a_plain_server_of_one_that_was_not() -> None:
+    good, lost = LOST
+    with routed_server(nats=lost) as url, routed_server(counters=False, nats=good) as plain:
+        code, document = checked(url, "--against", plain)
+        told = run(url, "--model", str(DEMO), "--against", plain)[1]
+    a, b = document["perplexity"][1]["value"], document["perplexity"][0]["value"]
+    assert (code, document["trained"], document["passed"]) == (1, False, False)
+    assert b > 5 * a
+    assert document["verdict"][2] == (
+        f"this checkpoint was not trained for this routing: perplexity rises from {a:.2f} ({plain}) to {b:.2f} "
+        "from position 512 on"
+    )
+    assert "Perplexity of held-out text by position (4 windows; lower is better)" in told
+    assert f"against {plain}, below position 512: " in told
+
+
+def test_a_dispatcher_that_disturbs_what_it_should_not_touch() -> None:
+    with routed_server() as url, routed_server(counters=False, odd=lambda p: p == 40) as plain:
+        code, document = checked(url, "--against", plain)
+    assert (code, document["passed"]) == (1, False)
+    assert document["verdict"][1].startswith(f"does NOT match {plain} below position 512: 1 of ")
+
+
+@pytest.mark.parametrize(("odd", "code"), [(None, 0), (600, 1)])
+def test_against_a_server_that_routes_too_all_must_agree(odd: int | None, code: int) -> None:
+    with routed_server() as url, routed_server(odd=lambda p: p == odd) as other:
+        found, document = checked(url, "--against", other)
+    assert found == code
+    words = f"answers as {other} does" if odd is None else f"does NOT match {other} from position 512 on: 1 of "
+    assert document["verdict"][1].startswith(words)
+
+
+def test_another_model_is_no_comparison() -> None:
+    with (
+        routed_server() as url,
+        routed_server(begin=1) as other,
+        pytest.raises(UsageError, match="serves another model"),
+    ):
+        run(url, "--model", str(DEMO), "--against", other)
 
 
 def test_a_server_without_counters() -> None:
     with routed_server(counters=False) as url, pytest.raises(HybridctlError, match="no routed model is served there"):
-        verify.verify(verify.Subject(url, demo()), None, 0, lambda line: None)
+        run(url, "--model", str(DEMO))
 
 
 def test_nothing_named_and_nothing_running() -> None:
     with pytest.raises(UsageError, match="no server runs"):
-        verify.running(None, None)
+        run()
     with pytest.raises(UsageError, match="is no server of ours"):
-        verify.running("http://127.0.0.1:1", None)
+        run("http://127.0.0.1:1")
 
 
-def rows(right: bool = True) -> list[routing_probe.Row]:
-    shares = {"flash": 4, "linear": 0}
-    return [routing_probe.Row(1, "flash", shares, shares if right else {"flash": 0, "linear": 4}, "flash")]
-
-
-@pytest.mark.parametrize(
-    ("report", "passed", "words"),
-    [
-        (Report("u", "m", [], rows(), FINE, GOOD), True, "matches the reference to 1.0e-05"),
-        (Report("u", "m", [], rows(), Agreement(144, 40, 0, 0.02)), True, "as half precision does"),
-        (Report("u", "m", [], rows(), Agreement(144, 40, 3, 0.65)), False, "does NOT match the reference: 3 of 144"),
-        (Report("u", "m", [], rows(), Agreement(144, 40, 0, 0.65)), False, "does NOT match"),
-        (Report("u", "m", [], rows(), FINE, GOOD), True, "trained for this routing: perplexity 2.30"),
-        (
-            Report(
-                "u",
-                "m",
-                [],
-                rows(),
-                FINE,
-                [Perplexity("as served", 9.0), Perplexity("all flash", 3.0, (0.33, 0.3, 0.4))],
-            ),
-            False,
-            "not trained for this routing: perplexity rises from 3.00 (all flash) to 9.00",
-        ),
-        (Report("u", "m", [], rows(False)), False, "NOT routed"),
-        (Report("u", "m", []), False, "NOT routed"),
-    ],
-)
-def test_verdicts(report: Report, passed: bool, words: str) -> None:
-    assert report.passed is passed
-    assert words in "; ".join(report.verdict())
-    assert json.loads(json.dumps(report.to_json()))["passed"] is passed
-
-
-def test_the_interval_of_a_ratio_holds_it() -> None:
-    value, low, high = reference_probe.ratio([2.0, 2.2, 2.1, 1.9], [1.0, 1.3, 1.0, 1.1])
-    assert low < value < high
-    assert low > 1
-
-
-def test_other_routings_differ_only_in_what_they_say() -> None:
-    config = demo().config["hybrid_config"]
-    others = reference_probe.wrong_routings(config, 2049)
-    assert others["thresholds doubled"]["thresholds"] == {"flash": 512, "linear": 2 * CUT}
-    assert others["all linear"]["thresholds"] == {"flash": 0, "linear": 0}
-    assert others["all flash"]["thresholds"]["linear"] == 2049
-
-
-def test_a_reference_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", sys.executable)
-    with pytest.raises(HybridctlError, match="the reference fails"):
-        reference_probe.reference(tmp_path, [[1, 2]], [1], [None])
-
-
-def test_unreachable() -> None:
-    with pytest.raises(HybridctlError, match="does not answer"):
-        Client("http://127.0.0.1:1").get("/health")
+def test_what_can_be_compared_with() -> None:
+    with pytest.raises(UsageError, match="allowed are no-hybrid and an address"):
+        run("http://127.0.0.1:1", "--against", "plain")
+    with routed_server() as url, pytest.raises(UsageError, match="a server runs already"):
+        run(url, "--model", str(DEMO), "--", "--seed", "3")
