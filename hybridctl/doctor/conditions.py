@@ -1,7 +1,7 @@
 """Conditions on facts, in three values: an unknown fact neither meets a condition nor fails it.
 
 A condition is a table of keys and matchers, all of which must hold; ``any`` takes a list of tables of which one must hold, ``not``
-a table that must not hold. Matchers, by the kind of the key (:data:`hybridctl.doctor.facts.model.KEYS`):
+a table that must not hold. Matchers, by the kind of the key (:data:`hybridctl.doctor.facts.keys.KEYS`):
 
 * version: ``">=0.29,<0.30"``, ``"<0.10 || ==0.12.*"``
 * number: ``">4"``, ``"<=128"``, ``8``

@@ -39,8 +39,8 @@ def run(context: Context) -> Outcome:
             f"Port {port.value} is taken by another process",
             "config",
             "error",
-            "Something listens there already, often an earlier server that still holds its GPU memory. The start ends in 'address already "
-            "in use'.",
+            "Something listens there already, often an earlier server that still holds its GPU memory. The start ends in 'address "
+            "already in use'.",
             [port.evidence, Evidence("platform.ports", str(port.value), "free", str(taken.origin), taken.origin.quote)],
             [
                 Fix("See who it is, and end it if it is a server left over.", f"ss -ltnp | grep ':{port.value} '"),
