@@ -1,0 +1,5 @@
+#include "common.cuh"
+#include "state.cuh"
+#include "forward.cuh"
+#include "decode.cuh"
+#include "entropy.cuh"
