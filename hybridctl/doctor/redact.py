@@ -120,7 +120,9 @@ class Redactor:
         self.counts["credential"] += max(0, hidden.count(secrets.HIDDEN) - text.count(secrets.HIDDEN))
         text = self._swap(_EMAIL, hidden, "e-mail address", lambda m: EMAIL)
         if self._home and self._home in text:
-            text = self._swap(re.compile(rf"(?<![\w.-]){re.escape(self._home)}(?![\w.-])"), text, "home folder", lambda m: HOME)
+            text = self._swap(
+                re.compile(rf"(?<![\w.-]){re.escape(self._home)}(?![\w.-])"), text, "home folder", lambda m: HOME
+            )
         text = self._swap(_HOME, text, "home folder", lambda m: HOME)
         text = self._swap(_PROMPT, text, "machine", lambda m: f"{USER}@{HOST}")
         text = self._swap(_URL, text, "machine", self._address)

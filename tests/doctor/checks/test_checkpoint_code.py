@@ -17,7 +17,9 @@ from hybridctl.doctor.findings import Outcome
 from hybridctl.doctor.knowledge import load
 from tests.doctor.checks.making import check
 
-CONFIG = '{"architectures": ["HybridForCausalLM"], "model_type": "x", "auto_map": {"AutoModel": "modeling_hybrid.Hybrid"}}'
+CONFIG = (
+    '{"architectures": ["HybridForCausalLM"], "model_type": "x", "auto_map": {"AutoModel": "modeling_hybrid.Hybrid"}}'
+)
 
 
 def judge(folder: Path, command: str | None = None) -> Outcome:
