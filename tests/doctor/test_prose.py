@@ -70,7 +70,11 @@ def test_text_for_a_pipe_keeps_commands_and_drops_our_links() -> None:
     assert as_text("[a](a.md) [b](https://b.org)") == "a [b](https://b.org)"
 
 
-@given(st.text(max_size=120), st.integers(min_value=2, max_value=60))
+# Without what joins its neighbours: how wide that is differs with the release of rich, and no runbook has it.
+PLAIN = st.characters(exclude_categories=("Cs", "Cc", "Cf", "Mn", "Me", "Mc"))
+
+
+@given(st.text(PLAIN, max_size=120), st.integers(min_value=2, max_value=60))
 def test_any_text_breaks_into_pieces_that_fit(text: str, width: int) -> None:
     text = " ".join(text.split())
     places = breaks(text, width)
