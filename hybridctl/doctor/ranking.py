@@ -68,7 +68,15 @@ def _key(finding: Finding, findings: list[Finding]) -> tuple[int, bool, int, int
     # Of several certain failures that no log has shown, the one that stops the start first is met first.
     certain = finding.severity == "error" and certainty == 2
     phase = PHASES.index(finding.phase) if certain and finding.phase in PHASES else 0
-    return (severity, finding.confidence == UNVERIFIED, -certainty, phase, -specificity, _AREA_ORDER.get(finding.area, 99), finding.id)
+    return (
+        severity,
+        finding.confidence == UNVERIFIED,
+        -certainty,
+        phase,
+        -specificity,
+        _AREA_ORDER.get(finding.area, 99),
+        finding.id,
+    )
 
 
 def _unique(findings: list[Finding]) -> list[Finding]:

@@ -67,7 +67,9 @@ class EntryModel(_Strict):
     aliases: list[str] = []
     keywords: list[str] = []
     fixed_in: str = ""
-    confidence: Literal["maintainer-confirmed", "reporter-confirmed", "measured", "inferred", "unresolved", "unverified"]
+    confidence: Literal[
+        "maintainer-confirmed", "reporter-confirmed", "measured", "inferred", "unresolved", "unverified"
+    ]
     last_verified: datetime.date
     source: list[str] = Field(min_length=1)
 
