@@ -217,7 +217,7 @@ def _local() -> Memory:
     sizes = [float(s) for s in (size if isinstance(size, list) else [size]) if isinstance(s, (int, float))]
     if not sizes:
         raise UsageError("no GPU was found here", "hybridctl fit MODEL --gpu H200, or --memory GIB")
-    names = told.get("gpu.name")
+    names = told.get("gpu.names")
     name = names[0] if isinstance(names, list) and names else names
     return Memory.exact(min(sizes), str(name or "GPU of this machine"))
 
