@@ -9,6 +9,8 @@ from hybridctl.doctor.findings import Finding, Fix
 
 _SERVE = re.compile(r"^vllm serve \S+(?: |$)")
 _FLAG = re.compile(r"--(?:no-)?([a-z][\w-]*)")
+# "Leave --quantization out": a log line blamed the flag, so no fact of the evidence names it.
+_LEFT_OUT = re.compile(r"(?i)\bleave --([a-z][\w-]*)")
 # The model stands in the command already; a plain quote is one that a shell can take back as it is.
 _SAFE = re.compile(r"--?[\w.-]+(?:[ =](?:'[^'\n]*'|[\w./:,+-]+))?")
 
@@ -18,7 +20,7 @@ def complete(finding: Finding, facts: Facts) -> None:
     if facts.value("engine") != "vllm" or facts.value("command.form") not in ("serve", "module"):
         return
     blamed = {item.fact.split(".")[1] for item in finding.evidence if item.fact.startswith("flag.")}
-    finding.fix = [Fix(f.text, _carry(f.command, blamed, facts)) for f in finding.fix]
+    finding.fix = [Fix(f.text, _carry(f.command, blamed | set(_LEFT_OUT.findall(f.text)), facts)) for f in finding.fix]
 
 
 def _carry(command: str | None, blamed: set[str], facts: Facts) -> str | None:

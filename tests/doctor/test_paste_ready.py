@@ -22,6 +22,13 @@ def test_a_blamed_flag_is_not_brought_back() -> None:
     assert completed("vllm serve Q/M --dtype half --port 1", "vllm serve Q/M", "dtype") == "vllm serve Q/M --port 1"
 
 
+def test_a_flag_that_the_fix_leaves_out_is_not_brought_back() -> None:
+    """The fault was seen in a log line, so no fact of the evidence names the flag."""
+    finding = Finding("x", "x", "config", "error", "x", [], [Fix("Leave --quantization out.", "vllm serve Q/M")])
+    complete(finding, parse_command("vllm serve Q/M --quantization awq --port 1"))
+    assert finding.fix[0].command == "vllm serve Q/M --port 1"
+
+
 def test_a_json_flag_comes_once_and_whole() -> None:
     line = """vllm serve Q/M --speculative-config '{"method":"mtp","num_speculative_tokens":3}' --dtype half"""
     result = completed(line, "vllm serve Q/M --dtype bfloat16", "dtype")

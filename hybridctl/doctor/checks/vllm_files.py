@@ -22,7 +22,7 @@ def _run(context: Context) -> Outcome:
     if install is None:
         return _nothing_read(facts)
     owners = facts.all("vllm.distribution")
-    findings = [_several(facts, owners)] if len({f.value for f in owners}) > 1 else []
+    findings = [_several(facts, owners)] if len({str(f.value) for f in owners}) > 1 else []
     if install != "wheel":
         where = facts.value("vllm.folder") or "its source"
         return CHECK.not_applicable(f"vLLM is used from {where} ({install}): no RECORD says what its files should be")
