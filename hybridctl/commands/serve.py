@@ -114,13 +114,13 @@ def serve(
         return
     plan = launch.plan(chosen, where, options, run_dir.root(), os.environ)
     preflight.refuse(plan)
+    preflight.check_port(plan)
     found = preflight.check(plan, python)
     _notes(out, plan, found)
     if any(f.severity == "error" for f in found.findings):
         _tell([f for f in found.findings if f.severity == "error"], out)
         if not force:
             raise typer.Exit(EXIT_FINDINGS)
-    preflight.check_port(plan)
     run = run_dir.create(url=plan.url, source=chosen.location, model=chosen.name, routed=plan.routed)
     kept = None
     try:

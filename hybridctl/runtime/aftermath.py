@@ -12,6 +12,9 @@ from hybridctl.doctor.findings import Finding
 
 # A process that was killed says nothing; another one tells of it.
 _VANISHED = re.compile(r"Worker proc \S+ died unexpectedly|engine core exited unexpectedly|Engine core proc \S+ died")
+WORKER_RAISED = "WorkerProc hit an exception"
+"""What vLLM logs for an exception in a worker while it works (``multiproc_executor.py``). Where it is not the rank whose output is
+awaited, nobody is told: the engine waits for minutes, and the other ranks for the one that is out of step."""
 _FROM_OUTSIDE = "from outside, or by the kernel for want of memory (dmesg tells)"
 _PLUGIN = re.compile(r"Failed to (?:load|instantiate endpoint) plugin (\S+)")
 _UNKNOWN = re.compile(r"Model architectures \['(HybridCtl\w+)'\] are not supported")

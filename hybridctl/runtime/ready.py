@@ -130,9 +130,11 @@ class Probe:
 
     def _check(self) -> Ready:
         model = first_model(self._client)
-        reply = self._client.post(
-            "/v1/completions", {"model": model, "prompt": "Hello", "max_tokens": 8, "temperature": 0}
-        )
+        body = {"model": model, "prompt": "Hello", "max_tokens": 8, "temperature": 0}
+        try:
+            reply = self._client.post("/v1/completions", body)
+        except NoAnswer as silence:
+            raise HybridctlError(f"/health is fine, but a completion gets no answer: {silence}") from silence
         if reply.status != 200:
             raise HybridctlError(f"/health is fine, but a completion fails: {reply.problem}")
         choices = reply.json().get("choices") or [{}]

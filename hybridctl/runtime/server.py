@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PROOF_SECONDS = 10.0
 START_SECONDS = 3600.0
+RAISED_SECONDS = 10.0
+"""What vLLM gets, before it is ready, to end by itself after an exception in a worker."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -83,6 +85,8 @@ class Server:
             if self._asked is not None:
                 return Ended(128 + self._asked)
             self._child = Child(self._argv, self.launch.environment(os.environ), GRACE)
+            if self._asked is not None:  # while it was being started: nobody has told it yet
+                self._child.stop()
             follower = Follower(self._child.output, log)
             prove = self._prove if self.launch.routed else None
             client = Client(self.launch.url, self.launch.api_key, own=True)
@@ -102,7 +106,7 @@ class Server:
         if status:
             self._tell(status.start)
         error: HybridctlError | None = None
-        trouble = ""
+        trouble, raised = "", float("inf")
         try:
             while True:
                 try:
@@ -115,6 +119,8 @@ class Server:
                     return error
                 if line:
                     self._show(line, status is not None)
+                    if aftermath.WORKER_RAISED in line:
+                        raised = min(raised, time.monotonic())
                 if follower.log.trouble != trouble:
                     trouble = follower.log.trouble
                     self._tell(
@@ -124,9 +130,12 @@ class Server:
                     self._tell(status.update, f"{self._phases.words} · {self._phases.seconds:.0f} s")
                 if error is not None or self._asked is not None:
                     continue
-                if self.ready is None and probe.ready is not None:
-                    error = self._lacks(probe.ready, follower)
-                if self.ready is None and probe.ready is not None and error is None:
+                if self.ready is not None:
+                    continue
+                error = self._against(probe, raised, follower)
+                if error is not None:
+                    self._child.stop()
+                elif probe.ready is not None:
                     self.ready = probe.ready
                     self._child.serves()
                     if status:
@@ -134,21 +143,24 @@ class Server:
                     self._note_ready(self.ready.model)
                     if on_ready:
                         on_ready(self.ready)
-                elif probe.error is not None:
-                    error = probe.error
-                elif self.ready is None and self._phases.seconds > self._start_seconds:
-                    error = HybridctlError(f"not ready after {self._start_seconds:g} s, while {self._phases.words}")
-                if error is not None:
-                    self._child.stop()
         finally:
             if status:
                 self._tell(status.stop)
 
-    def _lacks(self, ready: Ready, follower: Follower) -> ProofError | None:
-        """vLLM only logs a plugin that fails to import, also the one of POST /generate."""
-        if ready.generate or not self.launch.target.has_generate:
-            return None
-        return ProofError("POST /generate is missing") if aftermath.plugin_trouble(follower.transcript()) else None
+    def _against(self, probe: Probe, raised: float, follower: Follower) -> HybridctlError | None:
+        """What speaks against a start. ``raised``: when a worker did, if one did."""
+        if probe.ready is not None:
+            # vLLM only logs a plugin that fails to import, also the one of POST /generate.
+            lacks = not probe.ready.generate and self.launch.target.has_generate
+            lacks = lacks and bool(aftermath.plugin_trouble(follower.transcript()))
+            return ProofError("POST /generate is missing") if lacks else None
+        if probe.error is not None:
+            return probe.error
+        if time.monotonic() - raised > RAISED_SECONDS:
+            return HybridctlError("an exception in one worker, and vLLM waits for it")
+        if self._phases.seconds > self._start_seconds:
+            return HybridctlError(f"not ready after {self._start_seconds:g} s, while {self._phases.words}")
+        return None
 
     def _note_ready(self, model: str) -> None:
         try:
@@ -194,7 +206,11 @@ class Server:
         log = str(self._log)
         if error is not None:
             trouble = aftermath.plugin_trouble(follower.transcript()) if isinstance(error, ProofError) else ""
-            return Ended(EXIT_FAILURE, str(error) + (f". vLLM's log says why: {trouble}" if trouble else ""), None, log)
+            after = aftermath.read(follower.transcript(), self.launch.line())
+            said = trouble or after.error
+            return Ended(
+                EXIT_FAILURE, str(error) + (f". vLLM's log says why: {said}" if said else ""), after.finding, log
+            )
         if self._asked is not None:
             return Ended(code if self.ready is not None else 128 + self._asked)
         routed = self.launch.routed and self.ready is None

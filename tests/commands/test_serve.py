@@ -155,6 +155,11 @@ def test_an_end_while_serving_is_a_failure(tmp_path: Path) -> None:
         ("no-proof", "has not loaded the plugin; the worker of rank 0 holds no routed model"),
         ("bad-plugin", "cannot import name 'gone' from 'vllm'"),
         ("no-completion", "/health is fine, but a completion fails: 500: EngineCore encountered an issue"),
+        (
+            "hung-completion",
+            "an exception in one worker, and vLLM waits for it. vLLM's log says why: RuntimeError: rank 1 has",
+        ),
+        ("no-completion", "vLLM's log says why: RuntimeError: rank 1 has no such kernel"),
     ],
 )
 def test_healthy_is_not_ready(tmp_path: Path, mode: str, line: str) -> None:

@@ -51,12 +51,7 @@ def ready(folder: Path, **env: str) -> Iterator[Serve]:
 def starting(folder: Path, *arguments: str, words: str) -> Iterator[Serve]:
     """A server that is in the middle of its start: a process with these words in its command line is there."""
     with start(folder, *arguments) as server:
-
-        def there() -> bool:
-            server.look()
-            return any(words in line for line in server.seen.values())
-
-        server.when(there, START)
+        server.when(lambda: server.find(words), START)
         yield server
 
 
@@ -83,14 +78,13 @@ def failed(server: Serve, code: int, *words: str, seconds: float = 120.0) -> Non
 
 def engine_is_killed(folder: Path) -> None:
     with ready(folder) as server:
-        os.kill(server.pid("VLLM::EngineCore"), signal.SIGKILL)
+        os.kill(server.find("VLLM::EngineCore")[0], signal.SIGKILL)
         failed(server, 3, "engine core exited unexpectedly", "killed from outside", "while serving")
 
 
 def api_server_is_killed(folder: Path) -> None:
     with ready(folder) as server:
-        api = next(pid for pid, line in server.seen.items() if API in line and "guard.py" not in line)
-        os.kill(api, signal.SIGKILL)
+        os.kill(server.find(API)[0], signal.SIGKILL)
         failed(server, 137, "vLLM ended by itself with exit code 137 while serving", "SIGKILL, from outside")
 
 
@@ -128,8 +122,7 @@ def terminated_while_it_imports(folder: Path) -> None:
 
 def interrupted_twice(folder: Path) -> None:
     with ready(folder) as server:
-        api = next(pid for pid, line in server.seen.items() if API in line and "guard.py" not in line)
-        os.kill(api, signal.SIGSTOP)  # one that hangs
+        os.kill(server.find(API)[0], signal.SIGSTOP)  # one that hangs
         server.process.send_signal(signal.SIGINT)
         assert not wait_for(lambda: server.process.poll() is not None, 2)
         assert server.why(20, signal.SIGINT) == (137, "")

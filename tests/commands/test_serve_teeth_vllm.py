@@ -55,15 +55,28 @@ RAISES = """
         raise ImportError("a library of this machine does not load")
     sys.meta_path.insert(0, After("hybridctl.runtime.vllm_plugin.plugin", change))
 """
-ONE_RANK = """
+RANK_1_IS_SILENT = """
     def change(module):
         write = module.write_layers
+        module.write_layers = lambda rank, content: None if rank == 1 else write(rank, content)
+    sys.meta_path.insert(0, After("hybridctl.runtime.vllm_plugin.proof", change))
+"""
+RANK_1_RAISES = """
+    def know(module):
+        write = module.write_layers
         def write_layers(rank, content):
-            if rank == 1:
-                {}
+            os.environ["THIS_RANK"] = str(rank)
             write(rank, content)
         module.write_layers = write_layers
-    sys.meta_path.insert(0, After("hybridctl.runtime.vllm_plugin.proof", change))
+    def change(module):
+        add = module.Counters.add
+        def raising(self, kernel, tokens):
+            if os.environ["THIS_RANK"] == "1":
+                raise RuntimeError("rank 1 has no such kernel")
+            add(self, kernel, tokens)
+        module.Counters.add = raising
+    sys.meta_path.insert(0, After("hybridctl.runtime.vllm_plugin.proof", know))
+    sys.meta_path.insert(0, After("hybridctl.runtime.vllm_plugin.counters", change))
 """
 TWO_RANKS = ("--demo", "--tensor-parallel-size", "2", "--", "--max-model-len", "1024", "--max-num-seqs", "2")
 
@@ -123,15 +136,16 @@ def the_installation_is_damaged(folder: Path) -> None:
     assert "No module named 'hybridctl.runtime.vllm_plugin.gone'" in line
 
 
-def one_worker_raises(folder: Path) -> None:
-    path = shim(folder, ONE_RANK.format('raise RuntimeError("rank 1 has no such kernel")'))
+def one_worker_raises_at_work(folder: Path) -> None:
+    path = shim(folder, RANK_1_RAISES)
     code, line = refused(folder, *TWO_RANKS, PYTHONPATH=path, VLLM_CPU_OMP_THREADS_BIND="0|1")
-    assert code == 1
+    assert code == 3
+    assert "an exception in one worker, and vLLM waits for it" in line
     assert "RuntimeError: rank 1 has no such kernel" in line
 
 
 def one_worker_does_not_prove_itself(folder: Path) -> None:
-    path = shim(folder, ONE_RANK.format("return"))
+    path = shim(folder, RANK_1_IS_SILENT)
     code, line = refused(folder, *TWO_RANKS, PYTHONPATH=path, VLLM_CPU_OMP_THREADS_BIND="0|1")
     assert code == 3
     assert "the dispatcher is not injected: the worker of rank 1 holds no routed model" in line
@@ -160,7 +174,7 @@ def the_overlay_is_served_by_plain_vllm(folder: Path) -> None:
 @pytest.mark.parametrize(
     "scenario",
     [
-        one_worker_raises,
+        one_worker_raises_at_work,
         one_worker_does_not_prove_itself,
         a_name_is_misspelt,
         a_name_is_misspelt_on_the_way,

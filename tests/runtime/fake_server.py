@@ -1,9 +1,9 @@
 """Stands in for vLLM: prints what a start of vLLM 0.32 printed, then answers. Arguments are those of a real launch.
 
 FAKE_MODE: ready (default), crash (dies while loading), late-crash (dies while serving), no-proof, half-proof (one worker of two),
-bad-plugin, unknown-name (what vLLM really does then), bad-endpoint (only /generate is missing), no-completion, deaf (ignores
-SIGTERM), silent (never answers), portless (never even takes its port), swallow (does not serve yet, and only the second SIGTERM
-ends it).
+bad-plugin, unknown-name (what vLLM really does then), bad-endpoint (only /generate is missing), no-completion, hung-completion (a
+worker raised, and the others wait for it), deaf (ignores SIGTERM), silent (never answers), portless (never even takes its port),
+swallow (does not serve yet, and only the second SIGTERM ends it).
 Every mode starts a "worker" in a session of its own, which ignores SIGTERM when FAKE_MODE is deaf.
 """
 
@@ -59,6 +59,12 @@ UNKNOWN = """\
 (APIServer pid={pid}) pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
 (APIServer pid={pid})   Value error, Model architectures ['HybridCtlQwen3ForCausalLM'] are not supported for now.
 """
+RANK = """\
+(Worker_TP1 pid=7) ERROR 11-29 22:00:20 [multiproc_executor.py:1020] WorkerProc hit an exception.
+(Worker_TP1 pid=7) ERROR 11-29 22:00:20 [multiproc_executor.py:1020] Traceback (most recent call last):
+(Worker_TP1 pid=7) ERROR 11-29 22:00:20 [multiproc_executor.py:1020]   File "backend.py", line 1, in forward
+(Worker_TP1 pid=7) ERROR 11-29 22:00:20 [multiproc_executor.py:1020] RuntimeError: rank 1 has no such kernel
+"""
 DONE = "(APIServer pid={pid}) INFO:     Application startup complete.\n"
 
 
@@ -86,7 +92,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if MODE == "no-completion":
+        if MODE in ("no-completion", "hung-completion"):
+            say(RANK)
+            if MODE == "hung-completion":
+                time.sleep(60)
             self.answer(500, {"error": {"message": "EngineCore encountered an issue", "code": 500}})
         elif self.path == "/v1/completions":
             self.answer(200, {"choices": [{"text": " world"}]})

@@ -164,10 +164,11 @@ class Serve:
                 named = json.loads((run / "run.json").read_text(encoding="utf-8")).get("temporary")
                 self.files |= {Path(named)} if named else set()
 
-    def pid(self, title: str) -> int:
-        """Of the process whose command line begins so."""
+    def find(self, words: str) -> list[int]:
+        """Living processes of vLLM whose command line has these words."""
         self.look()
-        return next(pid for pid, line in self.seen.items() if line.startswith(title) and Path(f"/proc/{pid}").exists())
+        found = (pid for pid, line in self.seen.items() if words in line and "guard.py" not in line)
+        return [pid for pid in found if Path(f"/proc/{pid}").exists()]
 
     def why(self, seconds: float = 30.0, number: int | None = None) -> tuple[int, str]:
         """Wait for the end, after a signal if there is one: exit code and the one line of the failure, empty if there is none."""

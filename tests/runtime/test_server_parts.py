@@ -7,11 +7,13 @@ import json
 import math
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridctl.errors import HybridctlError, UsageError
+from hybridctl.output import Output
 from hybridctl.runtime import (
     aftermath,
     checkpoint,
@@ -30,6 +33,7 @@ from hybridctl.runtime import (
     progress,
     ready,
     run_dir,
+    server,
     target,
 )
 from hybridctl.runtime.checkpoint import Checkpoint
@@ -173,6 +177,27 @@ def test_run_directories_of_dead_servers_go(tmp_path: Path, monkeypatch: pytest.
     assert {r.path for r in removed} == {old.path, dead.path, unreadable}
     assert sorted(run_dir.root().iterdir()) == sorted([mine.path, failed.path])
     assert mine.path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_signal_that_comes_while_the_command_is_being_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(server.Child):
+        def __init__(self, argv: Sequence[str], env: Mapping[str, str], grace: float) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            super().__init__(argv, env, grace)
+
+    monkeypatch.setenv("HYBRIDCTL_HOME", str(tmp_path))
+    monkeypatch.setattr(server, "Child", Interrupted)
+    run = run_dir.create()
+    try:
+        command = ["sh", "-c", f"sleep 20; touch {tmp_path}/end"]
+        ended = server.Server(planned(routed=False), run, Output("quiet"), argv=command).serve()
+    finally:
+        run.remove()
+    assert (ended.code, ended.failed) == (143, False)
+    assert not (tmp_path / "end").exists()
 
 
 @given(st.text(max_size=200))
