@@ -1,0 +1,77 @@
+"""The audit of a checkpoint before any weight is read: from its files alone, and with vLLM's own model on the meta device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from hybridctl.model.config import read_config
+from hybridctl.model.headers import Tensor
+from hybridctl.patchers.audit_config import audit_config, audit_parallel
+from hybridctl.patchers.audit_fault import Fault
+from hybridctl.patchers.audit_files import audit_files
+from hybridctl.patchers.audit_names import audit_names
+from hybridctl.patchers.audit_quant import audit_quant
+from hybridctl.patchers.config import Versions
+
+CONFIG = "config.json"
+OTHER_QUANT_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
+"""Where vLLM reads a quantisation that config.json does not tell of."""
+_PARTIAL = {"shard-missing", "shard-damaged", "shard-truncated", "lfs-pointer", "index-unreadable", "index-leads-out"}
+
+
+def audit(folder: Path, versions: Versions, tensor_parallel: int = 1) -> list[Fault]:
+    """The faults of a local checkpoint, as its files show them. Of weight files only the headers are read.
+
+    Raises:
+        BadJsonError: config.json is no configuration.
+        OSError: the folder can't be read.
+    """
+    faults, tensors = audit_files(folder)
+    path = folder / CONFIG
+    if not path.is_file():
+        return [
+            *faults,
+            Fault("config-missing", f"there is no {CONFIG}", (CONFIG,), CONFIG, "nothing tells what the weights are",
+                  f"hf download OWNER/NAME {CONFIG}"),
+        ]  # fmt: skip
+    if any(fault.file == CONFIG for fault in faults):  # a pointer
+        return faults
+    others = any((folder / name).is_file() for name in OTHER_QUANT_FILES)
+    whole = not any(fault.id in _PARTIAL for fault in faults)
+    text = path.read_text("utf-8")
+    return faults + audit_headers(
+        text, tensors, versions, str(folder), tensor_parallel, other_quant_file=others, whole=whole
+    )
+
+
+def audit_headers(
+    config: str,
+    tensors: Iterable[Tensor],
+    versions: Versions,
+    model: str,
+    tensor_parallel: int = 1,
+    *,
+    other_quant_file: bool = False,
+    whole: bool = True,
+) -> list[Fault]:
+    """The faults that a config.json and the headers of all weight files show, wherever they were read.
+
+    Args:
+        config: the text of config.json.
+        model: how the user named the checkpoint; for the commands that are shown.
+        other_quant_file: whether one of :data:`OTHER_QUANT_FILES` is there.
+        whole: whether the headers of all files were there.
+
+    Raises:
+        BadJsonError: config.json is no configuration.
+    """
+    rows = list(tensors)
+    made = read_config(config)
+    stated = made.document.get("quantization_config") or made.text.get("quantization_config")
+    quantised = bool(stated or made.document.get("compression_config") or other_quant_file)
+    faults = audit_config(config, made, versions, model) + audit_parallel(made, tensor_parallel, model)
+    if rows:
+        faults += audit_names(made, rows, model, quantised=quantised, whole=whole)
+        faults += audit_quant(made, rows) if quantised else []
+    return faults

@@ -1,0 +1,54 @@
+"""What an audit found: one fault, with what proves it, why it matters and the next command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a checkpoint.
+
+    Attributes:
+        id: stable name of the kind of fault, ``tensor-missing`` or the like.
+        what: one line. Tensors are named by pattern: numbers of layers and experts are ``*``.
+        evidence: exact names of tensors, files or fields.
+        file: where it stands; empty where it is a matter of the whole.
+        cause: why that stops or spoils serving.
+        next: what to type or do next.
+    """
+
+    id: str
+    what: str
+    evidence: tuple[str, ...]
+    file: str
+    cause: str
+    next: str
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def shown(self) -> str:
+        """The evidence on one line, cut where it is long."""
+        more = len(self.evidence) - _SHOWN
+        return ", ".join(self.evidence[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def pattern_of(name: str) -> str:
+    """``model.layers.3.mlp.experts.7.up_proj.weight`` → ``model.layers.*.mlp.experts.*.up_proj.weight``."""
+    return _NUMBER.sub("*", name)
+
+
+def by_pattern(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names by pattern, in their order."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(pattern_of(name), []).append(name)
+    return found

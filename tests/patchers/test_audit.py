@@ -1,0 +1,104 @@
+"""The audit from files alone: right checkpoints give no complaint, every seeded fault its own, and no weight is read for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hybridctl.patchers.audit import audit
+from hybridctl.patchers.config import Versions
+
+SEEDER = Path(__file__).parent.parent / "data/audit/seed.py"
+
+
+def _seeder() -> Any:
+    spec = importlib.util.spec_from_file_location("audit_seed", SEEDER)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["audit_seed"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+SEED = _seeder()
+BY_FILES = [name for name, seed in SEED.FAULTS.items() if not seed.needs_vllm]
+
+
+@pytest.fixture
+def read_up_to(monkeypatch: pytest.MonkeyPatch) -> dict[Path, int]:
+    """How far into each weight file anything was read."""
+    far: dict[Path, int] = {}
+    real = Path.open
+
+    def opened(self: Path, *args: Any, **kwargs: Any) -> Any:
+        stream = real(self, *args, **kwargs)
+        if self.suffix == ".safetensors" and args[:1] == ("rb",):
+            read = stream.read
+
+            class Counted:
+                def read(self, size: int = -1) -> bytes:
+                    data = read(size)
+                    far[path] = max(far.get(path, 0), stream.tell())
+                    return bytes(data)
+
+                def __enter__(self) -> Counted:
+                    return self
+
+                def __exit__(self, *_: object) -> None:
+                    stream.close()
+
+            path = self
+            return Counted()
+        return stream
+
+    monkeypatch.setattr(Path, "open", opened)
+    return far
+
+
+def _header_end(path: Path) -> int:
+    with path.open("rb") as stream:
+        return 8 + int(struct.unpack("<Q", stream.read(8))[0])
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama", "qwen3_next", "qwen3_5", "qwen3_fp8", "qwen4_exp"])
+@pytest.mark.parametrize("holes", [False, True])
+def test_a_right_checkpoint_gives_no_complaint(family: str, holes: bool, tmp_path: Path) -> None:
+    SEED.make(family, tmp_path / "model", holes=holes)
+    assert audit(tmp_path / "model", Versions("0.32.0", "5.18.0")) == []
+
+
+@pytest.mark.parametrize("name", BY_FILES)
+def test_a_seeded_fault_is_named_and_nothing_else(name: str, tmp_path: Path) -> None:
+    seed = SEED.FAULTS[name]
+    SEED.make(seed.family, tmp_path / "model", name, holes=True)
+    faults = audit(tmp_path / "model", Versions(seed.vllm, seed.transformers), seed.tp)
+    assert {f.id for f in faults} == {seed.id}
+    if seed.evidence:
+        assert seed.evidence in {each for f in faults for each in f.evidence}
+    assert all(f.what and f.cause and f.next for f in faults)
+
+
+@pytest.mark.parametrize("name", ["missing-in-one-layer", "scale-missing", "wrong-dtype", "truncated-data", "split"])
+def test_nothing_behind_a_header_is_read(name: str, tmp_path: Path, read_up_to: dict[Path, int]) -> None:
+    name = {"wrong-dtype": "dtype-odd"}.get(name, name)
+    seed = SEED.FAULTS[name]
+    SEED.make(seed.family, tmp_path / "model", name)
+    audit(tmp_path / "model", Versions(seed.vllm, seed.transformers))
+    seen = dict(read_up_to)
+    assert len(seen) == 3
+    # The first bytes of a file are looked at for Git LFS's line, which is shorter than any header.
+    assert all(far <= _header_end(path) for path, far in seen.items())
+
+
+def test_faults_of_many_layers_are_one_line(tmp_path: Path) -> None:
+    SEED.make("qwen3_next", tmp_path / "model", "split", holes=True)
+    faults = audit(tmp_path / "model", Versions("0.32.0", "5.18.0"))
+    assert sorted(f.what.split(" (")[0] for f in faults) == [
+        f"model.layers.*.linear_attn.in_proj_{part}.weight" for part in ("a", "b", "qkv", "z")
+    ]
+    assert all(len(f.evidence) == 2 for f in faults)
