@@ -17,7 +17,7 @@ from hybridctl.errors import EXIT_FAILURE, EXIT_INTERRUPT, EXIT_OK, EXIT_USAGE, 
 from hybridctl.output import Output
 
 # Commands live in hybridctl/commands, one module each, with a function register(app). A module loads only what its help needs.
-COMMANDS = ("doctor", "fit", "report", "serve", "verify", "kernels", "runbook", "recipes")
+COMMANDS = ("doctor", "fit", "prepare", "report", "serve", "verify", "kernels", "runbook", "recipes")
 
 # The base of every usage error; which package it lives in differs with the release of typer.
 _CLICK_ERROR: type[Exception] = next(

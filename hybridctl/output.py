@@ -9,6 +9,8 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from hybridctl.secrets import hide, hide_all
@@ -131,6 +133,27 @@ class Output:
         from rich.text import Text
 
         return console.status(Text(plain(text)))
+
+    @contextmanager
+    def progress(self, text: str, total: int) -> Iterator[Callable[[int, str], None]]:
+        """A bar of bytes on stderr. What it gives is called with the bytes so far, and a line for where no bar can be shown."""
+        console = self._console(stderr=True)
+        if self.mode != "human" or not console.is_terminal or not _encodable(console.file):
+            yield lambda _, line: self.note(line) if line else None
+            return
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        with Progress(TextColumn("{task.description}", markup=False), *columns, console=console) as shown:
+            task = shown.add_task(plain(text), total=total)
+            yield lambda size, _: shown.update(task, completed=size)
 
     def write(self, text: str, hidden: bool = False) -> None:
         """Print text as it is (markdown, XML, a report file) whatever the mode.

@@ -15,6 +15,8 @@ version::
      "vllm": "0.32.0",                                the release that it was prepared for
      "files": {"config.json": {"size": 812, "sha256": "<64 hex digits>"}}}
 
+``made`` may be missing: how hybridctl made the folder, and the flags that it is served with (:class:`Made`).
+
 ``files`` names every file but the manifest, by its path within the folder; ``config.json`` is one of them. Size in bytes, of what a
 link leads to. ``sha256`` is null where nobody computed it.
 """
@@ -48,6 +50,31 @@ class OverlayFile(_Read):
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
 
 
+class StoredFlag(_Read):
+    """A flag of vLLM that belongs to an overlay."""
+
+    name: str = Field(pattern=r"^--?[A-Za-z][\w-]*$")
+    values: list[str]
+    reason: str
+
+
+class Made(_Read):
+    """What ``hybridctl prepare`` did, and what it found, so that a change of either can be told."""
+
+    hybridctl: str
+    transformers: str
+    """Empty where it was not known."""
+    materialize: Literal["link", "hardlink", "copy"]
+    source: str
+    """The folder that the files lie in."""
+    config_sha256: str
+    """Of the checkpoint's own config.json."""
+    times: dict[str, int]
+    """Of the checkpoint's files, by name: nanoseconds since 1970 of the last change."""
+    patches: list[str]
+    flags: list[StoredFlag]
+
+
 class Manifest(_Read):
     """``hybridctl.json``: see the module."""
 
@@ -58,6 +85,7 @@ class Manifest(_Read):
     routing: str = Field(min_length=1, max_length=4096)
     vllm: str = Field(min_length=1, max_length=64)
     files: dict[str, OverlayFile]
+    made: Made | None = None
 
     @field_validator("files")
     @classmethod

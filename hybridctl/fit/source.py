@@ -49,7 +49,12 @@ def find(model: str, offline: bool = False, config_file: str | None = None, head
     if config.fatal:
         raise UsageError(f"{origin}: {config.fatal}", "check the file")
     notes += config.problems
-    found = _headers(model, folder, offline, headers, notes)
+    return found_of(model, config, _headers(model, folder, offline, headers, notes), origin, notes)
+
+
+def found_of(model: str, config: ModelConfig, found: Inventory | None, origin: str, notes: list[str]) -> Found:
+    """The subject of a config and headers that were read already."""
+    known = identify(model)
     quant = _quant(config, found, known)
     family = known.family or next((f for a in config.architectures if (f := family_of_architecture(a))), None)
     return Found(

@@ -6,8 +6,10 @@ Endpoint, token and proxies are those of huggingface_hub (HF_ENDPOINT, HF_TOKEN)
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from hybridctl.errors import HybridctlError
@@ -24,6 +26,25 @@ _AT_ONCE = 8
 _SECONDS = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One file of a repository as the hub lists it. ``blob``: its name in the client's cache; ``sha256``: of LFS files only."""
+
+    name: str
+    size: int | None
+    blob: str = ""
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A repository at one commit."""
+
+    repository: str
+    commit: str | None
+    files: Mapping[str, Listed]
+
+
 def read_hub(repository: str, revision: str | None = None, seconds: float = _SECONDS) -> Inventory | None:
     """The inventory of a repository on the hub; ``None`` when it has no safetensors file.
 
@@ -34,36 +55,77 @@ def read_hub(repository: str, revision: str | None = None, seconds: float = _SEC
         BadHeader: a file is not sound.
         HybridctlError: the hub can't be asked, refuses, or does not answer range requests.
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+    return read_listed(read_listing(repository, revision, seconds), seconds)
 
-    try:
+
+def read_listing(repository: str, revision: str | None = None, seconds: float = _SECONDS) -> Listing:
+    """The files of a repository.
+
+    Raises:
+        HybridctlError: the hub can't be asked, or refuses.
+    """
+    from huggingface_hub import HfApi
+
+    with asking(repository, "its files could not be listed"):
         info = HfApi().model_info(repository, revision=revision, files_metadata=True, timeout=seconds)
-        sizes = {s.rfilename: s.size for s in info.siblings or []}
-        files = _files(repository, info.sha or revision, sizes, seconds)
+        files = [
+            Listed(s.rfilename, s.size, (s.lfs.sha256 if s.lfs else s.blob_id) or "", s.lfs.sha256 if s.lfs else None)
+            for s in info.siblings or []
+        ]
+        return Listing(repository, info.sha or revision, {file.name: file for file in files})
+
+
+def read_listed(listing: Listing, seconds: float = _SECONDS) -> Inventory | None:
+    """As :func:`read_hub`, of a repository that was listed."""
+    repository, sizes = listing.repository, {name: file.size for name, file in listing.files.items()}
+    with asking(repository, "its headers could not be read"):
+        files = _files(repository, listing.commit, sizes, seconds)
         if not files:
             return None
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            rows = pool.map(
-                lambda name: _tensors(repository, info.sha or revision, name, sizes.get(name), seconds), files
-            )
+            rows = pool.map(lambda name: _tensors(repository, listing.commit, name, sizes.get(name), seconds), files)
             return inventory([tensor for row in rows for tensor in row], len(files), repository)
+
+
+class UnreachableError(HybridctlError):
+    """No answer of the hub, or one that is no answer: its cache may still do."""
+
+
+@contextmanager
+def asking(repository: str, failed: str) -> Iterator[None]:
+    """What the hub's client raises, as one line and the next thing to type.
+
+    Raises:
+        HybridctlError: what it refuses.
+        UnreachableError: it does not answer.
+    """
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        yield
     except GatedRepoError as error:
         raise HybridctlError(f"{repository}: gated; accept its licence on the hub", "hf auth login") from error
+    except RevisionNotFoundError as error:
+        raise HybridctlError(f"{repository}: the hub has no such revision", "leave --revision out") from error
     except RepositoryNotFoundError as error:
         raise HybridctlError(
             f"{repository}: the hub has no such repository, or it is private", "hf auth login"
         ) from error
+    except HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", None)
+        if status in (401, 403):
+            raise HybridctlError(f"{repository}: the hub refuses ({status})", "hf auth login") from error
+        if status == 429:
+            raise HybridctlError(
+                f"{repository}: {failed}: too many requests (429)", "wait a minute, or hf auth login, and try again"
+            ) from error
+        raise UnreachableError(f"{repository}: {failed} ({type(error).__name__} {status})", "try again") from error
     except _failures() as error:
-        raise HybridctlError(
-            f"{repository}: its headers could not be read ({type(error).__name__})", "try again"
-        ) from error
+        raise UnreachableError(f"{repository}: {failed} ({type(error).__name__})", "try again") from error
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    from huggingface_hub.errors import HfHubHTTPError
-
-    return (HfHubHTTPError, OSError, ValueError, *transport_errors())
+    return (OSError, ValueError, *transport_errors())
 
 
 def _client() -> Any:
@@ -76,7 +138,7 @@ def _files(repository: str, revision: str | None, sizes: dict[str, int | None], 
         size = sizes[_INDEX]
         if size is not None and size > _MAX_INDEX:
             raise BadHeader(f"{_INDEX}: {size} bytes are no index")
-        return indexed_files(_read(repository, revision, _INDEX, 0, _MAX_INDEX, seconds), _INDEX)
+        return indexed_files(read_part(repository, revision, _INDEX, 0, _MAX_INDEX, seconds), _INDEX)
     named = sorted(n for n in sizes if n.endswith(".safetensors") and "/" not in n)
     if len(named) > _MAX_FILES:
         raise BadHeader(f"{repository}: {len(named)} weight files are more than any checkpoint has")
@@ -84,17 +146,17 @@ def _files(repository: str, revision: str | None, sizes: dict[str, int | None], 
 
 
 def _tensors(repository: str, revision: str | None, name: str, size: int | None, seconds: float) -> list[Tensor]:
-    start = _read(repository, revision, name, 0, _FIRST, seconds)
+    start = read_part(repository, revision, name, 0, _FIRST, seconds)
     length = header_length(start, name, size)
     text = start[LENGTH_BYTES : LENGTH_BYTES + length]
     if len(text) < length:
-        text += _read(repository, revision, name, LENGTH_BYTES + len(text), length - len(text), seconds)
+        text += read_part(repository, revision, name, LENGTH_BYTES + len(text), length - len(text), seconds)
     if len(text) < length:
         raise BadHeader(f"{name}: the hub gave {len(text)} of {length} bytes of its header", "try again")
     return parse_header(text, name, size)
 
 
-def _read(repository: str, revision: str | None, name: str, begin: int, most: int, seconds: float) -> bytes:
+def read_part(repository: str, revision: str | None, name: str, begin: int, most: int, seconds: float) -> bytes:
     """At most so many bytes of a file from a place on. What comes beyond that is never read, whatever the server sends."""
     from huggingface_hub import hf_hub_url
 

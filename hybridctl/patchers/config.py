@@ -13,7 +13,7 @@ from typing import Any
 
 from hybridctl.errors import HybridctlError
 from hybridctl.flags import read_table
-from hybridctl.patchers.json_edit import Path, parse, put
+from hybridctl.patchers.json_edit import Path, drop, parse, put
 from hybridctl.versions import parse_condition, parse_version
 
 _PARTS = ("text_config", "vision_config", "llm_config", "language_config")
@@ -61,6 +61,19 @@ class Patched:
         if change is not None:
             self.changes.append(change)
 
+    def drop(self, key: str, change: Change) -> None:
+        """Take a key of the document itself out.
+
+        Raises:
+            HybridctlError: as :meth:`put`.
+        """
+        after = drop(self.after, (key,))
+        expected = {name: value for name, value in self.document.items() if name != key}
+        if parse(after, "config.json") != expected:
+            raise HybridctlError(f"config.json: {key} can't be taken out without changing more than that")
+        self.after, self.document = after, expected
+        self.changes.append(change)
+
     @property
     def diff(self) -> str:
         """A unified diff; empty where nothing changes."""
@@ -71,7 +84,10 @@ def unified(name: str, before: str, after: str) -> str:
     """A unified diff of one file, as ``patch`` reads it; empty for equal texts."""
     lines: list[str] = []
     for line in difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+        before.splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        f"a/{name}" if before else "/dev/null",
+        f"b/{name}",
     ):
         lines.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
     return "".join(lines)

@@ -125,6 +125,26 @@ def put(text: str, path: Path, value: Any) -> str:
     return text[: owner.last] + comma + gap + member + closing + text[owner.end :]
 
 
+def drop(text: str, path: Path) -> str:
+    """The text without one member of an object, which must be there, and without the comma that went with it."""
+    places = spans(text)
+    owner = places[path[:-1]]
+    at, before, members = _skip(text, owner.begin + 1), owner.begin + 1, 0
+    while True:
+        end = _SCALAR.match(text, at).end()  # type: ignore[union-attr]
+        key = json.loads(text[at:end])
+        member: Path = (*path[:-1], key)
+        last = places[member].end
+        if key == path[-1]:
+            break
+        comma = _skip(text, last)
+        at, before, members = _skip(text, comma + 1), last, members + 1
+    if members:  # from the end of the one before, its comma included
+        return text[:before] + text[last:]
+    rest = _skip(text, last)
+    return text[:at] + text[_skip(text, rest + 1) :] if text[rest] == "," else text[: owner.begin + 1] + text[rest:]
+
+
 def _newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 

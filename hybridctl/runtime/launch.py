@@ -179,6 +179,10 @@ def _flags(launch: Launch, options: Options, overlay: bool) -> None:
             add("--enforce-eager", None, "compiling would take longer than the demo")
         if extra.given("--max-num-seqs") is None:
             add("--max-num-seqs", 16, "a small pool is enough for one person")
+    if launch.checkpoint.prepared is not None and (made := launch.checkpoint.prepared.made) is not None:
+        for flag in made.flags:
+            if launch.given(flag.name) is None and extra.given(flag.name) is None:
+                launch.flags.append(Setting(flag.name, tuple(flag.values), f"prepared: {flag.reason}"))
     if options.extra:
         launch.flags.append(Setting("", options.extra, YOURS))
 

