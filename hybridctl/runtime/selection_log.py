@@ -49,6 +49,16 @@ class SelectionLog:
         for kernel, count in counts.items():
             self._add(kernel, count)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether something is counted that was not told yet."""
+        return any(self._counts.values())
+
+    def give_due(self) -> None:
+        """Tell what is counted and may be told by now."""
+        for kernel in list(self._counts):
+            self._add(kernel, 0)
+
     def band(self, flash: int, linear: int) -> None:
         """Count positions that entropy sent to each kernel."""
         self._add(HIGH, flash)

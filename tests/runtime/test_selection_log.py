@@ -60,3 +60,21 @@ def test_groups_that_stay_flash_do_not_speak() -> None:
     log = SelectionLog(lines.append, made.routes, 5.0, Clock())
     log.step(made.plan_step([0, 1], [131]))
     assert lines == ["[HYBRID] Selected kernel: linear"]
+
+
+def test_what_waits_is_told_once_it_is_due() -> None:
+    """For steps in which nothing starts or crosses."""
+    lines: list[str] = []
+    made, clock = dispatcher(ROUTINGS["no band"]), Clock()
+    log = SelectionLog(lines.append, made.routes, 5.0, clock)
+    assert not log.waiting
+    log.step(made.plan_step([0, 5], [5]))
+    assert not log.waiting
+    log.step(made.plan_step([0, 5, 10], [5, 5]))
+    assert log.waiting
+    log.give_due()
+    assert len(lines) == 1
+    clock.now = 5.0
+    log.give_due()
+    assert lines[1:] == ["[HYBRID] Selected kernel: flash (×2)"]
+    assert not log.waiting

@@ -21,6 +21,7 @@ from hybridctl.runtime.selection_log import SelectionLog
 from hybridctl.runtime.step_plan import RoutePlan
 from hybridctl.runtime.vllm_plugin import linear_ops, pages_cpu
 from hybridctl.runtime.vllm_plugin.counters import COUNTERS
+from hybridctl.runtime.vllm_plugin.routing import first_cut
 
 logger = init_logger("vllm.hybridctl")
 
@@ -30,34 +31,24 @@ class Work:
     """What the layers of one route do in a step, as tensors.
 
     Attributes:
-        plan: where it comes from.
+        plain: all tokens are flash and no state changes: vLLM's own step.
+        flash_tokens, linear_tokens: how many each kernel answers.
         flash: metadata of the flash runs, None where there are none; ``flash_at`` their tokens, None for the whole batch.
         decode_rows, decode_at: rows with one token that enters the state, and its place in the batch.
         chunks: the longer runs that enter the state.
-        first: rows whose state starts in this step.
+        first: rows whose state starts in this step, from the positions below ``absorb_end``.
     """
 
-    plan: RoutePlan
+    plain: bool
+    flash_tokens: int
+    linear_tokens: int = 0
     flash: Any = None
     flash_at: Tensor | None = None
     decode_rows: Tensor | None = None
     decode_at: Tensor | None = None
     chunks: linear_ops.Chunks | None = None
     first: Tensor | None = None
-
-
-@dataclass
-class Step:
-    """What a group of layers does in a step: the work by route, and which tokens have a page.
-
-    Attributes:
-        paged_at: places of the tokens whose keys and values go to pages; None: all of the batch.
-        fresh: blocks whose first tokens come in this step and don't fill them; None: vLLM sees to that.
-    """
-
-    work: dict[int, Work]
-    paged_at: Tensor | None = None
-    fresh: Tensor | None = None
+    absorb_end: int = 0
 
 
 def _long(values: Any) -> Tensor:
@@ -71,33 +62,51 @@ def _places(starts: Tensor, counts: Tensor) -> Tensor:
 
 
 class RoutedCPUBuilder(CPUAttentionMetadataBuilder):
-    """Adds ``hybrid``, a :class:`Step`, to vLLM's metadata."""
+    """Adds ``hybrid``, the :class:`Work` of each route, to vLLM's metadata."""
 
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: Any) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         context = vllm_config.compilation_config.static_forward_context
-        routings = [context[name].routing for name in layer_names]
+        self.layers = [context[name] for name in layer_names]
+        routings = [layer.routing for layer in self.layers]
         self.dispatcher = routings[0].dispatcher
         self.routes = sorted({routing.route for routing in routings})
         self.pages_end = routings[0].pages_end
+        self.flash_end = first_cut(self.dispatcher)
         # Of several builders in a process one speaks.
         self.log = SelectionLog(logger.info, self.dispatcher.routes) if any(r.last for r in routings) else None
 
     def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> Any:
-        common = common_attn_metadata
+        common, rows = common_attn_metadata, common_attn_metadata.num_reqs
         metadata = super().build(common_prefix_len, common, fast_build)
-        starts = common.query_start_loc_cpu[: common.num_reqs + 1].long()
-        lengths = common.seq_lens_cpu_upper_bound[: common.num_reqs].long()  # exact, as speculative decoding is refused
+        lengths = common.seq_lens_cpu_upper_bound[:rows]  # exact, as speculative decoding is refused
+        if common.max_query_len == 1 and common.max_seq_len <= self.flash_end:
+            known = lengths.tolist()
+            if min(known) > 1:
+                return self._decode(metadata, known)
+        starts = common.query_start_loc_cpu[: rows + 1].long()
         plan = self.dispatcher.plan_step(starts.numpy(), lengths.numpy())
         if self.log is not None:
             self.log.step(plan)
-        metadata.hybrid = Step({route: self._work(plan.routes[route], common, metadata) for route in self.routes})
+        metadata.hybrid = {route: self._work(plan.routes[route], common, metadata) for route in self.routes}
         if self.pages_end is not None:
-            self._pages(metadata.hybrid, starts, lengths, common.block_table_tensor)
+            self._pages(starts, lengths.long(), common)
+        return metadata
+
+    def _decode(self, metadata: Any, lengths: list[int]) -> Any:
+        """One token a row, all of them flash, and none starts or crosses: most steps of many servers, so without torch."""
+        metadata.hybrid = dict.fromkeys(self.routes, Work(True, len(lengths), flash=metadata))
+        if self.log is not None and self.log.waiting:
+            self.log.give_due()
+        if self.pages_end is not None:
+            fresh = [i for i, n in enumerate(lengths) if n % self.block_size == 1]
+            if fresh:
+                self._clear(metadata.block_table[fresh, [lengths[i] // self.block_size for i in fresh]])
         return metadata
 
     def _work(self, plan: RoutePlan, common: Any, metadata: Any) -> Work:
-        work = Work(plan)
+        plain = plan.whole == FLASH and not len(plan.update)
+        work = Work(plain, plan.flash.tokens, plan.linear.tokens, absorb_end=plan.absorb_end)
         if plan.whole == FLASH:
             work.flash = metadata
         elif len(plan.flash):
@@ -128,37 +137,34 @@ class RoutedCPUBuilder(CPUAttentionMetadataBuilder):
         part.slot_mapping = common.slot_mapping[at]
         return at, super().build(0, part)
 
-    def _pages(self, step: Step, starts: Tensor, lengths: Tensor, table: Tensor) -> None:
-        """Tokens from ``pages_end`` on have no page: their place in the table holds the null block, which must not be written."""
+    def _pages(self, starts: Tensor, end: Tensor, common: Any) -> None:
+        """Tokens from ``pages_end`` on have no page: their place in the table holds the null block, which is not written.
+
+        ``starts`` [rows + 1]: where each row's tokens begin in the batch; ``end`` [rows]: their last position + 1.
+        """
         counts = starts.diff()
-        begin = lengths - counts
-        paged = torch.minimum(lengths, torch.tensor(self.pages_end)) - begin
-        paged = paged.clamp_min(0)
+        begin = end - counts
+        paged = (end.clamp_max(self.pages_end) - begin).clamp_min(0)
         if not torch.equal(paged, counts):
-            step.paged_at = _places(starts[:-1], paged)
+            common.slot_mapping[_places(starts[:-1] + paged, counts - paged)] = -1
         end = begin + paged
         last = (end - 1).div(self.block_size, rounding_mode="floor")
         fresh = (paged > 0) & (last * self.block_size >= begin) & (end % self.block_size != 0)
         if bool(fresh.any()):
-            step.fresh = table[fresh, last[fresh]].long()
+            self._clear(common.block_table_tensor[fresh, last[fresh]])
+
+    def _clear(self, blocks: Tensor) -> None:
+        """Zero blocks whose first tokens come in this step and don't fill them.
+
+        Attention multiplies what lies behind a sequence's end by zero, so it must not be NaN.
+        """
+        blocks = blocks.long()
+        for layer in self.layers:
+            layer.kv_cache[blocks] = 0
 
 
 class RoutedCPUImpl(CPUAttentionBackendImpl):
     """CPU attention for flash runs, the layer's linear state for the others."""
-
-    def do_kv_cache_update(
-        self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor
-    ) -> None:
-        step = _step(layer)
-        if step is not None:
-            if step.fresh is not None:
-                # Attention multiplies what lies behind a sequence's end by zero: it must not be NaN.
-                kv_cache[step.fresh] = 0
-            if step.paged_at is not None:
-                if not len(step.paged_at):
-                    return
-                key, value, slot_mapping = key[step.paged_at], value[step.paged_at], slot_mapping[step.paged_at]
-        super().do_kv_cache_update(layer, key, value, kv_cache, slot_mapping)
 
     def forward(
         self,
@@ -174,12 +180,12 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):
     ) -> Tensor:
         if attn_metadata is None:  # warm-up
             return output
-        work = attn_metadata.hybrid.work[layer.routing.route]
-        if work.first is not None or work.decode_at is not None or work.chunks is not None:
+        work = attn_metadata.hybrid[layer.routing.route]
+        if not work.plain:
             self._linear(layer, work, query, key, value, kv_cache, attn_metadata.block_table, output)
         # After the state's answers: a token that enters the state may still be answered by flash.
         if work.flash is not None:
-            COUNTERS.add("flash", work.plan.flash.tokens)
+            COUNTERS.add("flash", work.flash_tokens)
             if work.flash_at is None:
                 super().forward(
                     layer, query, key, value, kv_cache, work.flash, output, output_scale, output_block_scale
@@ -205,18 +211,18 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):
     ) -> None:
         routing = layer.routing
         state, norm = layer.linear_state.kv_cache
-        slots = get_forward_context().attn_metadata[layer.linear_state.layer_name].state_indices_tensor.long()
+        slots = get_forward_context().attn_metadata[layer.linear_state.layer_name].state_indices_tensor
         value = value[..., : routing.value_size]
         if work.first is not None:
             for row in work.first.tolist():
                 slot = slots[row]
-                if not work.plan.absorb_end:
+                if not work.absorb_end:
                     state[slot], norm[slot] = 0.0, 0.0
                     continue
-                old_k, old_v = pages_cpu.read(kv_cache, table[row], work.plan.absorb_end, layer.isa)
+                old_k, old_v = pages_cpu.read(kv_cache, table[row], work.absorb_end, layer.isa)
                 old_v = old_v[..., : routing.value_size]
                 state[slot], norm[slot] = linear_ops.absorb(old_k, old_v, routing.projection)
-                COUNTERS.add("absorb", work.plan.absorb_end)
+                COUNTERS.add("absorb", work.absorb_end)
         parts = []
         if work.decode_at is not None and work.decode_rows is not None:
             at = work.decode_at
@@ -229,7 +235,7 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):
                 query, key, value, state, norm, slots[work.chunks.rows], work.chunks, routing.projection
             )
             parts.append((work.chunks.tokens, out))
-        COUNTERS.add("linear", work.plan.linear.tokens)
+        COUNTERS.add("linear", work.linear_tokens)
         for at, out in parts:
             if routing.value_size == output.shape[-1]:
                 output[at] = out.to(output.dtype)
@@ -237,12 +243,6 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):
                 padded = output.new_zeros(len(at), *output.shape[1:])
                 padded[..., : routing.value_size] = out
                 output[at] = padded
-
-
-def _step(layer: Any) -> Step | None:
-    """The step's plan for a layer; None where vLLM runs without metadata (warm-up)."""
-    metadata = get_forward_context().attn_metadata
-    return metadata[layer.layer_name].hybrid if isinstance(metadata, dict) else None
 
 
 class RoutedCPUBackend(CPUAttentionBackend):

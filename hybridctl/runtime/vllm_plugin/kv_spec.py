@@ -44,32 +44,40 @@ class RoutedKVSpec(AttentionSpec):
 class RoutedKVManager(SingleTypeKVCacheManager):
     """Gives pages to positions below ``pages_end`` only; later places of a block table hold the null block."""
 
-    @property
-    def paged_blocks(self) -> int:
-        return int(cdiv(self.kv_cache_spec.pages_end, self.block_size))
+    def __init__(self, kv_cache_spec: RoutedKVSpec, *args: Any, **kwargs: Any) -> None:
+        super().__init__(kv_cache_spec, *args, **kwargs)
+        self.pages_end = kv_cache_spec.pages_end
+        self.paged_blocks = int(cdiv(self.pages_end, self.block_size))
 
     def get_num_blocks_to_allocate(self, request_id: str, num_tokens: int, *args: Any, **kwargs: Any) -> int:
         """Admission and allocation both count pages below ``pages_end`` only."""
-        paged = min(num_tokens, self.kv_cache_spec.pages_end)
-        return int(super().get_num_blocks_to_allocate(request_id, paged, *args, **kwargs))
+        held = self.req_to_blocks.get(request_id)
+        if held:  # under way, so nothing more comes from the prefix cache; asked in every step, so without a detour
+            return max(-(-min(num_tokens, self.pages_end) // int(self.block_size)) - len(held), 0)
+        return int(super().get_num_blocks_to_allocate(request_id, min(num_tokens, self.pages_end), *args, **kwargs))
 
     def allocate_new_blocks(self, request_id: str, num_tokens: int, num_tokens_main_model: int) -> list[Any]:
-        paged = min(num_tokens, self.kv_cache_spec.pages_end)
-        new = list(super().allocate_new_blocks(request_id, paged, num_tokens_main_model))
+        if num_tokens <= self.pages_end:
+            if num_tokens <= len(self.req_to_blocks[request_id]) * self.block_size:
+                return []
+            return super().allocate_new_blocks(request_id, num_tokens, num_tokens_main_model)  # type: ignore[no-any-return]
+        new = list(super().allocate_new_blocks(request_id, self.pages_end, num_tokens_main_model))
         blocks = self.req_to_blocks[request_id]
         # The worker appends what is returned to its table by place, so places without a page are filled too.
         missing = [self._null_block] * (cdiv(num_tokens, self.block_size) - len(blocks))
         blocks.extend(missing)
         return new + missing
 
+    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int, *args: Any, **kwargs: Any) -> None:
+        if processed_computed_tokens > self.pages_end:
+            super().remove_skipped_blocks(request_id, processed_computed_tokens, *args, **kwargs)
+
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All pages, once position ``pages_end`` has been computed: that step absorbed them.
 
         At exactly ``pages_end`` computed tokens the state does not exist yet.
         """
-        if num_computed_tokens <= self.kv_cache_spec.pages_end:
-            return 0
-        return int(self.paged_blocks * self.block_size)
+        return 0 if num_computed_tokens <= self.pages_end else self.paged_blocks * int(self.block_size)
 
     @classmethod
     def find_longest_cache_hit(

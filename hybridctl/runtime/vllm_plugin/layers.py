@@ -15,7 +15,7 @@ from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.vllm_plugin import keep_kv
 from hybridctl.runtime.vllm_plugin.backends import routed_backend
 from hybridctl.runtime.vllm_plugin.kv_spec import RoutedKVSpec
-from hybridctl.runtime.vllm_plugin.routing import RefusedError, route_of, state_sizes
+from hybridctl.runtime.vllm_plugin.routing import RefusedError, first_linear, route_of, state_sizes
 from hybridctl.runtime.vllm_plugin.state import LinearState, state_shapes
 
 
@@ -107,7 +107,10 @@ def _wrap(
     layer.__class__ = RoutedAttention
     layer.routing = LayerRouting(dispatcher, route, index, pages_end, sizes[1])
     layer.linear_state = LinearState(
-        vllm_config, f"{layer.layer_name}.linear_state", state_shapes(layer.num_kv_heads, *sizes)
+        vllm_config,
+        f"{layer.layer_name}.linear_state",
+        state_shapes(layer.num_kv_heads, *sizes),
+        first_linear(dispatcher),
     )
     layer.attn_backend = routed_backend(layer.attn_backend)
     layer.impl.__class__ = layer.attn_backend.get_impl_cls()

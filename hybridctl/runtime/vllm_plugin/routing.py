@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from hybridctl.errors import UsageError
+from hybridctl.runtime.compute_unit import FLASH
 from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.hybrid_config import ModelShape, parse
 
@@ -58,6 +60,19 @@ def refuse(vllm_config: Any, dispatcher: HybridAttentionDispatcher) -> None:
 def route_of(dispatcher: HybridAttentionDispatcher, layer: int) -> int | None:
     """The route of a layer that can go linear; None for a layer that stays as vLLM has it."""
     return dispatcher.route(layer, 0) if dispatcher.linear_groups(layer) else None
+
+
+def first_linear(dispatcher: HybridAttentionDispatcher) -> int:
+    """The first position at which a layer may need its state. One for all layers, so that their states stay one cache group."""
+    return 0 if dispatcher.by_value else min(p.state_start for p in dispatcher.routes if p.state_start is not None)
+
+
+def first_cut(dispatcher: HybridAttentionDispatcher) -> int:
+    """Up to this many tokens a request is flash in every layer, and enters no state."""
+    if dispatcher.by_value:
+        return 0
+    first = [p.ranges[0] for p in dispatcher.routes]
+    return min(0 if r.kernel != FLASH else sys.maxsize if r.end is None else r.end for r in first)
 
 
 def state_sizes(dispatcher: HybridAttentionDispatcher, head_size: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ pytest.importorskip("vllm")
 
 from vllm_harness import Engine, engine, prompts_of
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.core]
 T = 256
 CONTEXT = 2048
 
@@ -69,3 +69,40 @@ def test_pages_and_concurrency(tiny: Callable[..., Path], monkeypatch: pytest.Mo
     assert routed.together == 12
     assert routed.peak <= 12 + 2 * 4 < kept.peak
     assert spoken == pytest.approx(61 / 5)
+
+
+def test_hits_beyond_the_threshold_need_the_state_alone(
+    tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages below T_l are freed early, so others soon take them: a later request with the same beginning must not want them."""
+    from vllm.v1.core.kv_cache_utils import get_group_id
+
+    model = tiny("qwen3", {"thresholds": {"flash": T, "linear": T}}, context=CONTEXT, layers=1)
+    prompts = prompts_of((350, 600, 1000, 1500, 1501))
+
+    def rates(vllm: Engine) -> list[float]:
+        """Of a first and a second round, between which every page has gone to someone else: by vLLM's own counters."""
+        got, before = [], (0.0, 0.0)
+        pages = {i for i, g in enumerate(vllm.groups) if type(g.kv_cache_spec).__name__ != "StateSpec"}
+        for _ in range(2):
+            vllm.generate(prompts, 4)
+            counts = {m.name: m.value for m in vllm.llm.get_metrics() if m.name.startswith("vllm:prefix_cache_")}
+            now = counts["vllm:prefix_cache_hits"], counts["vllm:prefix_cache_queries"]
+            got.append((now[0] - before[0]) / (now[1] - before[1]))
+            before = now
+            for block in vllm.pool.blocks:
+                if block.block_hash is not None and get_group_id(block.block_hash) in pages:
+                    vllm.pool._maybe_evict_cached_block(block)
+        return got
+
+    settings: dict[str, Any] = {"max_model_len": CONTEXT, "enable_prefix_caching": True, "max_num_batched_tokens": 512}
+    with engine(model, **settings) as vllm:
+        block = vllm.groups[0].kv_cache_spec.block_size
+        cold, warm = rates(vllm)
+    whole = sum((len(p) - 1) // block * block for p in prompts) / sum(len(p) for p in prompts)
+    assert cold == 0
+    assert warm == pytest.approx(whole)  # as much as can be: up to the last whole block of each
+    assert whole > 0.9
+    monkeypatch.setenv("HYBRIDCTL_KEEP_KV", "1")
+    with engine(model, poison=False, **settings) as vllm:
+        assert rates(vllm) == [0, 0]

@@ -133,7 +133,7 @@ def test_a_started_engine_proves_its_routing_and_holds_no_late_page(tiny: Make, 
     before = dict(COUNTERS.counts)
     with engine(tiny("qwen3", ROUTED), max_num_batched_tokens=128) as vllm:
         kinds = [(type(g.kv_cache_spec).__name__, len(g.layer_names)) for g in vllm.groups]
-        assert sorted(kinds) == [("MambaSpec", 3), ("RoutedKVSpec", 3)]
+        assert sorted(kinds) == [("RoutedKVSpec", 3), ("StateSpec", 3)]
         manager = next(m for m in vllm.managers() if type(m) is RoutedKVManager)
         seen: list[tuple[int, int]] = []
         original = manager.allocate_new_blocks

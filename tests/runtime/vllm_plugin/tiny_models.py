@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import hybridctl
+
 VOCABULARY = 512
+DEMO = Path(hybridctl.__file__).with_name("demo_model")
+DEMO_CONFIG = json.loads((DEMO / "config.json").read_text(encoding="utf-8"))
 BASES = {
     "qwen3": "Qwen3ForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
@@ -100,3 +105,10 @@ def make_model(
         written["hybrid_config"] = hybrid_config
     path.write_text(json.dumps(written), encoding="utf-8")
     return folder
+
+
+def held_out(folder: Path, count: int) -> list[list[int]]:
+    """The first texts of the demo model's held-out windows, as its tokens: bytes."""
+    with gzip.open(folder / "heldout.json.gz", "rt", encoding="utf-8") as handle:
+        windows = json.load(handle)["windows"]
+    return [list(bytes.fromhex(window["text"])) for window in windows[:count]]

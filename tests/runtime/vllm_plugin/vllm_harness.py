@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +28,12 @@ class Answer:
 
 @dataclass
 class Difference:
+    """Of generated tokens: how many are not the reference's argmax, how many are wrong in that way or beyond the tolerance."""
+
     tokens: int
     distinct: int
     argmax: int
+    mismatches: int
     worst: float
 
 
@@ -66,15 +69,38 @@ class Engine:
             for tensor in tensors:
                 tensor.fill_(float("nan"))
 
-    def generate(self, prompts: Sequence[Sequence[int]], tokens: int = 24) -> list[Answer]:
-        from vllm import SamplingParams
+    def poison_free_blocks(self) -> int:
+        """NaN in all blocks that nobody holds and no cached prefix needs, and in the null block; how many."""
+        free = [b.block_id for b in self.pool.blocks if b.is_null or (b.ref_cnt == 0 and b.block_hash is None)]
+        for layer in self.layers.values():
+            for tensor in layer.kv_cache if isinstance(layer.kv_cache, tuple) else (layer.kv_cache,):
+                tensor[free] = float("nan")
+        return len(free)
 
-        params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True, logprobs=0)
+    def generate(self, prompts: Sequence[Sequence[int]], tokens: int = 24) -> list[Answer]:
+        params = greedy(tokens)
         done = self.llm.generate([{"prompt_token_ids": list(p)} for p in prompts], params, use_tqdm=False)
         return [answer(each) for each in done]
 
+    def run(self, prompts: Sequence[Sequence[int]], tokens: int, after: Callable[[int], object]) -> list[Answer]:
+        """Step by step, calling ``after`` with the number of each step; requests are called r0, r1, …"""
+        front, done, steps = self.llm.llm_engine, [], 0
+        for i, prompt in enumerate(prompts):
+            front.add_request(f"r{i}", {"prompt_token_ids": list(prompt)}, greedy(tokens))
+        while front.has_unfinished_requests():
+            done += [answer(each) for each in front.step() if each.finished]
+            steps += 1
+            after(steps)
+        return done
+
     def managers(self) -> list[Any]:
         return list(self.scheduler.kv_cache_manager.coordinator.single_type_managers)
+
+
+def greedy(tokens: int) -> Any:
+    from vllm import SamplingParams
+
+    return SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True, logprobs=0)
 
 
 def answer(output: Any) -> Answer:
@@ -102,18 +128,20 @@ def engine(model: Path, *, poison: bool = True, **settings: Any) -> Iterator[Eng
 
 def difference(answers: Sequence[Answer], reference: Any) -> Difference:
     """Answers against the reference's logits over the same tokens."""
-    tokens = argmax = 0
+    tokens = argmax = mismatches = 0
     worst, distinct = 0.0, set()
     for each in answers:
         logits = reference.logits(each.prompt + each.tokens)[len(each.prompt) - 1 : -1]
         logprobs = logits.float().log_softmax(-1)
         got = torch.tensor(each.tokens)
-        argmax += int((logprobs.argmax(-1) != got).sum())
-        expected = logprobs.gather(1, got[:, None])[:, 0]
-        worst = max(worst, float((expected - torch.tensor(each.logprobs)).abs().nan_to_num(1e9).max()))
+        wrong = logprobs.argmax(-1) != got
+        away = (logprobs.gather(1, got[:, None])[:, 0] - torch.tensor(each.logprobs)).abs().nan_to_num(1e9)
+        argmax += int(wrong.sum())
+        mismatches += int((wrong | (away > TOLERANCE)).sum())
+        worst = max(worst, float(away.max()))
         tokens += len(each.tokens)
         distinct |= set(each.tokens)
-    return Difference(tokens, len(distinct), argmax, worst)
+    return Difference(tokens, len(distinct), argmax, mismatches, worst)
 
 
 def assert_same(answers: Sequence[Answer], reference: Any) -> Difference:
@@ -121,6 +149,19 @@ def assert_same(answers: Sequence[Answer], reference: Any) -> Difference:
     assert found.argmax == 0, found
     assert found.worst <= TOLERANCE, found
     return found
+
+
+def count_preemptions(vllm: Engine) -> list[int]:
+    """Grows by one with each preemption."""
+    seen: list[int] = []
+    original = vllm.scheduler._preempt_request
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        seen.append(1)
+        return original(*args, **kwargs)
+
+    vllm.scheduler._preempt_request = counting
+    return seen
 
 
 def prompts_of(lengths: Sequence[int], seed: int = 1, start: Sequence[int] = ()) -> list[list[int]]:
