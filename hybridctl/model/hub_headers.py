@@ -6,11 +6,12 @@ Endpoint, token and proxies are those of huggingface_hub (HF_ENDPOINT, HF_TOKEN)
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hybridctl.errors import HybridctlError
 from hybridctl.model.headers import LENGTH_BYTES, BadHeader, Tensor, header_length, parse_header
@@ -24,6 +25,9 @@ _MAX_INDEX = 64 * 1024 * 1024
 _MAX_FILES = 2000
 _AT_ONCE = 8
 _SECONDS = 10.0
+_PAUSES = (1.0, 4.0)
+"""Seconds before a second and a third try."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,24 @@ def read_listed(listing: Listing, seconds: float = _SECONDS) -> Inventory | None
             return inventory([tensor for row in rows for tensor in row], len(files), repository)
 
 
+class BusyError(HybridctlError):
+    """The hub asks to wait (429)."""
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """What a call gives, tried again after a while where the hub asks to wait.
+
+    Raises:
+        BusyError: it still does after the last try.
+    """
+    for pause in _PAUSES:
+        try:
+            return call()
+        except BusyError:
+            time.sleep(pause)
+    return call()
+
+
 class UnreachableError(HybridctlError):
     """No answer of the hub, or one that is no answer: its cache may still do."""
 
@@ -116,7 +138,7 @@ def asking(repository: str, failed: str) -> Iterator[None]:
         if status in (401, 403):
             raise HybridctlError(f"{repository}: the hub refuses ({status})", "hf auth login") from error
         if status == 429:
-            raise HybridctlError(
+            raise BusyError(
                 f"{repository}: {failed}: too many requests (429)", "wait a minute, or hf auth login, and try again"
             ) from error
         raise UnreachableError(f"{repository}: {failed} ({type(error).__name__} {status})", "try again") from error
@@ -160,13 +182,20 @@ def read_part(repository: str, revision: str | None, name: str, begin: int, most
     """At most so many bytes of a file from a place on. What comes beyond that is never read, whatever the server sends."""
     from huggingface_hub import hf_hub_url
 
-    url = hf_hub_url(repository, name, revision=revision)
+    return patiently(
+        lambda: _part(hf_hub_url(repository, name, revision=revision), repository, name, begin, most, seconds)
+    )
+
+
+def _part(url: str, repository: str, name: str, begin: int, most: int, seconds: float) -> bytes:
     headers = {
         **_client().build_hf_headers(),
         "Range": f"bytes={begin}-{begin + most - 1}",
         "Accept-Encoding": "identity",
     }
     with _response(url, headers, seconds) as response:
+        if response.status_code == 429:
+            raise BusyError(f"{repository}: too many requests (429)", "wait a minute, or hf auth login, and try again")
         _client().hf_raise_for_status(response)
         if response.status_code != 206 and begin:
             raise HybridctlError(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hybridctl.errors import HybridctlError, UsageError
-from hybridctl.model.hub_headers import UnreachableError, asking
+from hybridctl.model.hub_headers import BusyError, UnreachableError, asking, patiently
 from hybridctl.patchers.overlay import Materialize
 from hybridctl.patchers.safety import CONFIG
 from hybridctl.patchers.source import Source, SourceFile
@@ -66,7 +66,6 @@ def fetch(source: Source, revision: str | None, told: Told) -> Source:
     Raises:
         HybridctlError: the hub refuses, stops answering, or gave something else than it had listed.
     """
-    from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined,unused-ignore]
 
     disable_progress_bars()
@@ -84,8 +83,7 @@ def fetch(source: Source, revision: str | None, told: Told) -> Source:
                 told(whole + _partial(source, running.values()), file.name)
             if not done:
                 told(whole + _partial(source, running.values()), "")
-        with asking(source.model, "config.json could not be fetched"):
-            config = Path(hf_hub_download(source.model, CONFIG, revision=revision or "main"))
+        config = patiently(lambda: _config(source.model, revision or "main"))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     if config.parent.name != source.revision:
@@ -93,6 +91,13 @@ def fetch(source: Source, revision: str | None, told: Told) -> Source:
     return replace(
         source, folder=config.parent, files=tuple(replace(file, path=paths[file.name]) for file in source.files)
     )
+
+
+def _config(model: str, revision: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    with asking(model, "config.json could not be fetched"):
+        return Path(hf_hub_download(model, CONFIG, revision=revision))
 
 
 def _one(source: Source, file: SourceFile) -> Path:
@@ -103,7 +108,7 @@ def _one(source: Source, file: SourceFile) -> Path:
             with asking(source.model, f"{file.name} could not be downloaded"):
                 path = Path(hf_hub_download(source.model, file.name, revision=source.revision))
             break
-        except UnreachableError:
+        except (BusyError, UnreachableError):
             if attempt == _TRIES - 1:
                 raise
             time.sleep(2.0**attempt)

@@ -15,7 +15,7 @@ from pathlib import Path
 from hybridctl import overlays
 from hybridctl.errors import UsageError
 from hybridctl.model.hub import is_repository
-from hybridctl.model.hub_headers import Listing, UnreachableError, read_listed, read_listing, read_part
+from hybridctl.model.hub_headers import Listing, UnreachableError, patiently, read_listed, read_listing, read_part
 from hybridctl.model.inventory import Inventory, read_folder
 from hybridctl.patchers import safety
 from hybridctl.patchers.json_edit import MAX_TEXT
@@ -78,7 +78,7 @@ def find(model: str, revision: str | None = None) -> Source:
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return _cached(model, revision, "HF_HUB_OFFLINE is set")
     try:
-        return _hub(read_listing(model, revision))
+        return _hub(patiently(lambda: read_listing(model, revision)))
     except UnreachableError as error:
         return _cached(model, revision, str(error))
 

@@ -1,0 +1,206 @@
+"""The audit with vLLM: a child of the target interpreter says which tensors vLLM's own model takes, and what stays empty.
+
+Only that child imports vLLM. It gets a folder with config.json and a list of names, dtypes and shapes; no weight file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hybridctl.doctor.facts.child import Child, ChildError
+from hybridctl.errors import HybridctlError
+from hybridctl.model.headers import Tensor
+from hybridctl.model.inventory import part_of
+from hybridctl.patchers.audit_fault import Fault, by_pattern
+from hybridctl.patchers.audit_quant import FUSED
+
+PROGRAM = Path(__file__).parent.parent / "runtime/vllm_plugin/audit_child.py"
+SECONDS = 300.0
+_SMALL = {".json", ".txt", ".jinja", ".model"}
+_MAX_SMALL = 32 * 1024 * 1024
+_TAIL = re.compile(r"(?:^|\.)((?:layers|blocks|h)\.\d+\..+)")
+# Scales that vLLM makes with a value of their own where the checkpoint has none, and buffers that it computes itself.
+_OPTIONAL = re.compile(r"(?:^|\.)(?:[kqv]_scale|prob_scale|input_scale|_[kqv]_scale)$")
+_COMPUTED = re.compile(r"(?:rotary_emb\.inv_freq|masked_bias|\.attn\.bias|_extra_state)$")
+_AGAIN = "take another export, or the publisher's own"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What vLLM's model says of a checkpoint. ``unknown``: why it was not, or not fully, asked; empty when it was."""
+
+    faults: tuple[Fault, ...] = ()
+    unknown: str = ""
+    model_class: str = ""
+
+
+def audit_model(
+    config: str,
+    tensors: Iterable[Tensor],
+    python: str,
+    *,
+    folder: Path | None = None,
+    known: Sequence[Fault] = (),
+    plugins: str = "",
+    seconds: float = SECONDS,
+) -> Asked:
+    """Ask the vLLM of an interpreter.
+
+    Args:
+        config: the text of config.json as vLLM will read it.
+        python: the target interpreter.
+        folder: where the checkpoint's small files lie (processor, tokenizer), if they are here.
+        known: faults that the files have shown; what follows from them is not told again.
+        plugins: VLLM_PLUGINS for the child; empty for none.
+    """
+    return audit_models(config, [list(tensors)], python, folder=folder, known=known, plugins=plugins, seconds=seconds)[
+        0
+    ]
+
+
+def audit_models(
+    config: str,
+    lists: Sequence[Sequence[Tensor]],
+    python: str,
+    *,
+    folder: Path | None = None,
+    known: Sequence[Fault] = (),
+    plugins: str = "",
+    seconds: float = SECONDS,
+) -> list[Asked]:
+    """As :func:`audit_model`, for several lists of tensors under one configuration: vLLM starts once."""
+    with tempfile.TemporaryDirectory(prefix="hybridctl-audit-") as made:
+        place = Path(made)
+        _small_files(folder, place)
+        (place / "config.json").write_text(config, encoding="utf-8")
+        argv = [python, str(PROGRAM), made]
+        for i, tensors in enumerate(lists):
+            path = place / f"tensors-{i}.list"
+            path.write_text(json.dumps([[t.name, t.dtype, t.shape] for t in tensors]), encoding="utf-8")
+            argv.append(str(path))
+        environ = {**os.environ, "VLLM_PLUGINS": plugins or "none", "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            said, problem = Child(argv, made, environ).documents(seconds)
+        except ChildError as error:
+            return [Asked(unknown=str(error)) for _ in lists]
+    answers = [_asked(answer, tensors, json.loads(config), known) for answer, tensors in zip(said, lists, strict=False)]
+    why = next((a.unknown for a in answers if a.unknown), "") or problem or "no answer"
+    return answers + [Asked(unknown=why) for _ in range(len(lists) - len(answers))]
+
+
+def _small_files(folder: Path | None, place: Path) -> None:
+    for path in sorted(folder.iterdir()) if folder else ():
+        fine = path.suffix in _SMALL and not path.name.endswith(".index.json") and path.name != "config.json"
+        if fine and path.is_file() and path.stat().st_size < _MAX_SMALL:
+            (place / path.name).symlink_to(path.resolve())
+
+
+def _asked(answer: object, tensors: Sequence[Tensor], config: Mapping[str, Any], known: Sequence[Fault]) -> Asked:
+    """Faults of an answer.
+
+    Raises:
+        HybridctlError: the answer is not one of our program.
+    """
+    if not isinstance(answer, dict) or not isinstance(answer.get("stage"), str):
+        raise HybridctlError("the audit's child gave an answer of another form")
+    release, built = f"vLLM {answer.get('vllm', '')}".strip(), str(answer.get("model_class", ""))
+    if answer["stage"] != "done":
+        doing = {"import": "be imported", "config": "read the configuration", "build": "build the model"}
+        what = doing.get(answer["stage"], "load all tensors")
+        return Asked(unknown=f"{release} could not {what}: {answer.get('error', '')}", model_class=built)
+    told = {name for fault in known for name in fault.evidence}
+    faults: list[Fault] = []
+    explained = set(told)
+    for refusal in answer["refused"]:
+        names = [n for n in refusal["names"] if n not in told]
+        kind = _kind(refusal["error"])
+        if kind == "wrong-shape":
+            explained.update(names)
+        if names:
+            faults.append(_refused(kind, names, refusal, release, built, tensors))
+    faults += _unused([n for n in answer["unused"] if n not in told], config, release, built)
+    faults += _short(answer["short"], explained, release, built)
+    return Asked(tuple(faults), model_class=built)
+
+
+def _kind(error: str) -> str:
+    name, _, text = error.partition(":")
+    if name == "KeyError" or "no module or parameter named" in text:
+        return "tensor-unexpected"
+    if name == "AssertionError" or "shape" in text.lower() or "size" in text.lower():
+        return "wrong-shape"
+    return "tensor-refused"
+
+
+def _refused(
+    kind: str, names: list[str], refusal: Mapping[str, Any], release: str, built: str, tensors: Sequence[Tensor]
+) -> Fault:
+    pattern = next(iter(by_pattern(names)))
+    what = {
+        "tensor-unexpected": f"{built} has no parameter for it",
+        "wrong-shape": f"its shape {refusal['shape']} does not fit {built}",
+    }.get(kind, f"{built} refuses it")
+    files = {t.name: t.file for t in tensors}
+    return Fault(
+        kind, f"{pattern} ({len(names)}): {what}", tuple(names), files.get(names[0], ""),
+        f"{release} stops when it comes to this tensor: {refusal['error'][:200]}", _AGAIN,
+    )  # fmt: skip
+
+
+def _unused(names: list[str], config: Mapping[str, Any], release: str, built: str) -> list[Fault]:
+    """Tensors that vLLM passes over without a word, but for those that it has no use for by design."""
+    tied = config.get("tie_word_embeddings") or (config.get("text_config") or {}).get("tie_word_embeddings")
+    odd = [
+        n
+        for n in names
+        if part_of(n) != "draft"
+        and not _COMPUTED.search(n)
+        and not (tied and "lm_head" in n)
+        and not _OPTIONAL.search(n)
+    ]
+    return [
+        Fault(
+            "tensor-unexpected", f"{pattern} ({len(found)}): {built} takes nothing of it", tuple(found), "",
+            f"{release} passes over it without a word", _AGAIN,
+        )
+        for pattern, found in by_pattern(odd).items()
+    ]  # fmt: skip
+
+
+def _short(short: Mapping[str, list[int]], explained: set[str], release: str, built: str) -> list[Fault]:
+    tails = {_tail(name) for name in explained}
+    open_ = {n: got for n, got in short.items() if not _OPTIONAL.search(n) and not _follows(n, tails)}
+    faults = []
+    for empty in (True, False):
+        names = [n for n, (got, _) in open_.items() if (got == 0) is empty]
+        for pattern, found in by_pattern(names).items():
+            got, size = open_[found[0]]
+            part = "nothing" if empty else f"{got} of {size} numbers"
+            faults.append(
+                Fault(
+                    "tensor-missing" if empty else "tensor-incomplete",
+                    f"{pattern} ({len(found)}): this parameter of {built} would get {part}", tuple(found), "",
+                    f"{release} serves it with what its memory held, or stops after all files were read", _AGAIN,
+                )
+            )  # fmt: skip
+    return faults
+
+
+def _tail(name: str) -> str:
+    match = _TAIL.search(name)
+    return match[1] if match else name
+
+
+def _follows(parameter: str, tails: set[str]) -> bool:
+    """Whether a parameter is short because of a tensor that was told of already: itself, or a part of it."""
+    tail = _tail(parameter)
+    owner, _, ending = tail.rpartition(".")
+    outer, _, leaf = owner.rpartition(".")
+    return tail in tails or any(f"{outer}.{part}.{ending}" in tails for part in FUSED.get(leaf, ()))
