@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hybridctl.model.config import read_config
 from hybridctl.model.headers import Tensor
+from hybridctl.model.inventory import Inventory
 from hybridctl.patchers.audit_config import audit_config, audit_parallel
 from hybridctl.patchers.audit_fault import Fault
 from hybridctl.patchers.audit_files import audit_files
+from hybridctl.patchers.audit_model import audit_model
 from hybridctl.patchers.audit_names import audit_names
 from hybridctl.patchers.audit_quant import audit_quant
 from hybridctl.patchers.config import Versions
@@ -18,6 +22,66 @@ CONFIG = "config.json"
 OTHER_QUANT_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 """Where vLLM reads a quantisation that config.json does not tell of."""
 _PARTIAL = {"shard-missing", "shard-damaged", "shard-truncated", "lfs-pointer", "index-unreadable", "index-leads-out"}
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was looked at and found. ``unknown``: why vLLM's own model was not asked; empty when it was."""
+
+    faults: tuple[Fault, ...]
+    unknown: str
+    tensors: int
+    model_class: str = ""
+
+    @property
+    def stops(self) -> bool:
+        """Whether the checkpoint is refused: faults, and a vLLM here that was asked. Without one, faults are told only."""
+        return bool(self.faults and self.model_class)
+
+    @property
+    def summary(self) -> str:
+        asked = f"names and shapes asked of vLLM's {self.model_class}" if self.model_class and not self.unknown else ""
+        how = asked or f"from files alone, vLLM's own model was not asked ({self.unknown})"
+        count = f"{len(self.faults)} fault" + "s" * (len(self.faults) != 1) if self.faults else "nothing found"
+        return f"{count}; {self.tensors} tensors, {how}"
+
+    def document(self) -> dict[str, Any]:
+        faults = [fault.document() for fault in self.faults]
+        return {"faults": faults, "unknown": self.unknown, "tensors": self.tensors, "model_class": self.model_class}
+
+
+def audit_prepared(
+    config: str,
+    inventory: Inventory,
+    versions: Versions,
+    model: str,
+    tensor_parallel: int = 1,
+    *,
+    folder: Path | None = None,
+    other_quant_file: bool = False,
+    python: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Audit:
+    """Audit what ``hybridctl prepare`` is about to make, before anything is downloaded.
+
+    Args:
+        config: the text of config.json as it will be written.
+        folder: where the checkpoint lies, if it is here.
+        python: the interpreter whose vLLM is asked; ``None`` asks none.
+        environ: for that vLLM, as in :func:`hybridctl.patchers.audit_model.audit_model`.
+
+    Raises:
+        BadJsonError: config.json is no configuration.
+        OSError: the folder can't be read.
+    """
+    faults = audit_files(folder)[0] if folder else []
+    faults += audit_headers(
+        config, inventory.tensors, versions, model, tensor_parallel, other_quant_file=other_quant_file
+    )
+    if python is None:
+        return Audit(tuple(faults), "there is none of this release here", len(inventory.tensors))
+    asked = audit_model(config, inventory.tensors, python, folder=folder, known=faults, environ=environ)
+    return Audit((*faults, *asked.faults), asked.unknown, len(inventory.tensors), asked.model_class)
 
 
 def audit(folder: Path, versions: Versions, tensor_parallel: int = 1) -> list[Fault]:

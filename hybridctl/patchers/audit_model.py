@@ -48,7 +48,7 @@ def audit_model(
     *,
     folder: Path | None = None,
     known: Sequence[Fault] = (),
-    plugins: str = "",
+    environ: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> Asked:
     """Ask the vLLM of an interpreter.
@@ -58,9 +58,9 @@ def audit_model(
         python: the target interpreter.
         folder: where the checkpoint's small files lie (processor, tokenizer), if they are here.
         known: faults that the files have shown; what follows from them is not told again.
-        plugins: VLLM_PLUGINS for the child; empty for none.
+        environ: what the child's environment has besides ours: the switch of the plugin for a routed model.
     """
-    return audit_models(config, [list(tensors)], python, folder=folder, known=known, plugins=plugins, seconds=seconds)[
+    return audit_models(config, [list(tensors)], python, folder=folder, known=known, environ=environ, seconds=seconds)[
         0
     ]
 
@@ -72,7 +72,7 @@ def audit_models(
     *,
     folder: Path | None = None,
     known: Sequence[Fault] = (),
-    plugins: str = "",
+    environ: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> list[Asked]:
     """As :func:`audit_model`, for several lists of tensors under one configuration: vLLM starts once."""
@@ -85,9 +85,12 @@ def audit_models(
             path = place / f"tensors-{i}.list"
             path.write_text(json.dumps([[t.name, t.dtype, t.shape] for t in tensors]), encoding="utf-8")
             argv.append(str(path))
-        environ = {**os.environ, "VLLM_PLUGINS": plugins or "none", "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {
+            name: value for name, value in os.environ.items() if name not in ("HYBRIDCTL_PLUGIN", "HYBRIDCTL_RUN_DIR")
+        }
+        own |= {"PYTHONDONTWRITEBYTECODE": "1", **(environ or {})}
         try:
-            said, problem = Child(argv, made, environ).documents(seconds)
+            said, problem = Child(argv, made, own).documents(seconds)
         except ChildError as error:
             return [Asked(unknown=str(error)) for _ in lists]
     answers = [_asked(answer, tensors, json.loads(config), known) for answer, tensors in zip(said, lists, strict=False)]

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import struct
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from seeded import SEED
 
 from hybridctl.patchers.audit import audit
 from hybridctl.patchers.config import Versions
 
-SEEDER = Path(__file__).parent.parent / "data/audit/seed.py"
-
-
-def _seeder() -> Any:
-    spec = importlib.util.spec_from_file_location("audit_seed", SEEDER)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["audit_seed"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-SEED = _seeder()
 BY_FILES = [name for name, seed in SEED.FAULTS.items() if not seed.needs_vllm]
 
 

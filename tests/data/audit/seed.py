@@ -423,7 +423,7 @@ FAULTS: dict[str, Seed] = {
     "router-renamed": Seed(
         "qwen3_next", "tensor-missing", f"{L}.0.mlp.gate.weight", _rename("mlp.gate.", "mlp.router."), needs_vllm=True
     ),
-    "feed-forward-fused": Seed("qwen3", "tensor-incomplete", f"{L}.0.mlp.gate_up_proj.weight", _gate_up, needs_vllm=True),
+    "feed-forward-fused": Seed("qwen3", "wrong-shape", f"{L}.0.mlp.gate_up_proj.weight", _gate_up, needs_vllm=True),
 }  # fmt: skip
 
 

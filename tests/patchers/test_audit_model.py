@@ -1,0 +1,133 @@
+"""The audit with vLLM's own model: right checkpoints of three families give no complaint, seeded faults are named exactly."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from seeded import SEED
+
+from hybridctl.model.headers import Tensor
+from hybridctl.patchers import audit_model as module
+from hybridctl.patchers.audit_fault import Fault
+from hybridctl.patchers.audit_model import Asked, audit_model, audit_models
+
+FAMILIES = ("qwen3", "llama", "qwen3_next")
+
+
+def _headers(family: str, fault: str = "") -> list[Tensor]:
+    made = SEED.build(family)
+    if fault:
+        SEED.FAULTS[fault].before(made)
+    return [Tensor(n, d, s, 0, "model.safetensors") for shard in made.shards for n, (d, s) in shard.items()]
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_right_checkpoints_pass_and_seeded_faults_are_named(family: str) -> None:
+    pytest.importorskip("vllm")
+    seeds = {n: s for n, s in SEED.FAULTS.items() if s.needs_vllm and s.family == family}
+    lists = [_headers(family), *(_headers(family, name) for name in seeds)]
+    right, *found = audit_models(json.dumps(SEED.CONFIGS[family]), lists, sys.executable)
+    assert right == Asked(model_class=SEED.CONFIGS[family]["architectures"][0])
+    assert len(found) == len(seeds) >= 2
+    for (name, seed), asked in zip(seeds.items(), found, strict=True):
+        told = {each for fault in asked.faults if fault.id == seed.id for each in fault.evidence}
+        assert not asked.unknown, name
+        assert seed.evidence in told, (name, asked.faults)
+        changed = {t.name for t in _headers(family, name)} ^ {t.name for t in _headers(family)}
+        assert len({layer(each) for f in asked.faults for each in f.evidence} - {layer(c) for c in changed}) <= 4, name
+
+
+def layer(name: str) -> str:
+    return ".".join(name.split(".")[:3])
+
+
+def _answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
+    """Another program in place of ours, for the interpreter that runs the tests."""
+    program = tmp_path / "program.py"
+    program.write_text(f"import json, sys, time\n{body}\n")
+    monkeypatch.setattr(module, "PROGRAM", program)
+
+
+def _ask(
+    answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: list[Fault] | None = None
+) -> Asked:
+    _answers(monkeypatch, tmp_path, f"print({json.dumps(json.dumps(answer))})")
+    tensors = [Tensor("model.layers.0.self_attn.q_proj.weight", "BF16", (3, 3), 18, "a.safetensors")]
+    return audit_model('{"model_type": "x"}', tensors, sys.executable, known=known or [])
+
+
+DONE: dict[str, Any] = {"stage": "done", "vllm": "0.32.0", "model_class": "X", "refused": [], "short": {}, "unused": []}
+
+
+def test_the_child_sees_names_and_shapes_and_no_weight_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    SEED.make("qwen3", tmp_path / "model")
+    (tmp_path / "model/preprocessor_config.json").write_text("{}")
+    told = tmp_path / "told"
+    _answers(
+        monkeypatch, tmp_path,
+        "from pathlib import Path\n"
+        "names = sorted(p.name for p in Path(sys.argv[1]).iterdir())\n"
+        f"Path({str(told)!r}).write_text(json.dumps([names, Path(sys.argv[2]).read_text()]))\n"
+        f"print({json.dumps(json.dumps(DONE))})",
+    )  # fmt: skip
+    row = Tensor("a.weight", "BF16", (2, 3), 12, "x.safetensors")
+    assert audit_model("{}", [row], sys.executable, folder=tmp_path / "model") == Asked(model_class="X")
+    names, rows = json.loads(told.read_text())
+    assert names == ["config.json", "preprocessor_config.json", "tensors-0.list"]
+    assert json.loads(rows) == [["a.weight", "BF16", [2, 3]]]
+
+
+def test_what_could_not_be_asked_is_unknown_and_no_all_clear(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answer = {"stage": "build", "vllm": "0.32.0", "error": "ValueError: no such class"}
+    asked = _ask(answer, monkeypatch, tmp_path)
+    assert (asked.faults, asked.unknown) == ((), "vLLM 0.32.0 could not build the model: ValueError: no such class")
+    _answers(monkeypatch, tmp_path, "sys.exit(3)")
+    assert "exit status 3" in audit_model("{}", [], sys.executable).unknown
+    _answers(monkeypatch, tmp_path, "time.sleep(60)")
+    assert audit_model("{}", [], sys.executable, seconds=0.3).unknown == "no answer within 0.3 s"
+    assert "can't run" in audit_model("{}", [], str(tmp_path / "none")).unknown
+
+
+def test_layers_are_grouped_and_parts_of_a_parameter_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    short = {f"model.layers.{i}.mlp.gate_up_proj.weight": [10, 20] for i in range(30)} | {"model.norm.weight": [0, 8]}
+    whole, part = _ask({**DONE, "short": short}, monkeypatch, tmp_path).faults
+    assert (whole.id, whole.evidence) == ("tensor-missing", ("model.norm.weight",))
+    assert (part.id, len(part.evidence)) == ("tensor-incomplete", 30)
+    assert part.what == "model.layers.*.mlp.gate_up_proj.weight (30): this parameter of X would get 10 of 20 numbers"
+
+
+def test_what_follows_from_a_fault_is_not_told_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    refused = {
+        "names": ["language_model.layers.0.self_attn.q_proj.weight"],
+        "shape": [3, 3],
+        "error": "AssertionError: ",
+    }
+    short = {"model.layers.0.self_attn.qkv_proj.weight": [6, 9]}
+    asked = _ask({**DONE, "refused": [refused], "short": short}, monkeypatch, tmp_path)
+    assert [f.id for f in asked.faults] == ["wrong-shape"]
+    known = [Fault("linear-prefix", "", ("x.linear_q_proj",), "", "", "")]
+    assert _ask({**DONE, "unused": ["x.linear_q_proj"]}, monkeypatch, tmp_path, known).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "told"),
+    [
+        ("mtp.layers.0.mlp.up_proj.weight", {}, False),
+        ("lm_head.weight", {"tie_word_embeddings": True}, False),
+        ("lm_head.weight", {}, True),
+        ("model.layers.0.self_attn.rotary_emb.inv_freq", {}, False),
+        ("model.layers.0.self_attn.foo.weight", {}, True),
+    ],
+)
+def test_tensors_without_a_use_are_told_unless_they_never_have_one(
+    name: str, config: dict[str, Any], told: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _answers(monkeypatch, tmp_path, f"print({json.dumps(json.dumps({**DONE, 'unused': [name]}))})")
+    asked = audit_model(json.dumps(config), [], sys.executable)
+    assert [f.id for f in asked.faults] == (["tensor-unexpected"] if told else [])
