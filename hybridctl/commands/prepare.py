@@ -12,6 +12,7 @@ from hybridctl.commands._options import JsonOption, QuietOption
 if TYPE_CHECKING:
     from hybridctl.output import Output
     from hybridctl.overlays import Manifest, StoredFlag
+    from hybridctl.patchers.audit import Audit
     from hybridctl.patchers.config import Versions
     from hybridctl.patchers.plan import Plan
     from hybridctl.patchers.source import Source
@@ -76,7 +77,7 @@ def prepare(
 
     Example: hybridctl prepare Qwen/Qwen3.8-Flash-Next --gpu H200 --tp 4 --dry-run
     """
-    from hybridctl.errors import UsageError
+    from hybridctl.errors import EXIT_FINDINGS, UsageError
     from hybridctl.output import Output
     from hybridctl.patchers import plan as planning
     from hybridctl.patchers import source as sources
@@ -99,11 +100,15 @@ def prepare(
     if target is not None:
         plan.plugins = target.allowlist(None)
     plan.warnings += notes
-    # Here goes the audit of names and shapes: after the headers were read, before anything is downloaded.
+    plan.audit = _audit(plan, target, tp)
     plan.flags = _fit(out, plan, gpu, memory, tp, max_model_len, force)
     _refuse_strange(folder)
-    if dry_run:
-        _show(out, plan, "dry run: nothing was written", diffs=True)
+    wrong = plan.audit.stops and not force
+    if dry_run or wrong:
+        state = "dry run: nothing was written" if dry_run else "refused: the audit found faults; --force goes on"
+        _show(out, plan, state, diffs=dry_run)
+        if wrong:
+            raise typer.Exit(EXIT_FINDINGS)
         return
     _write(out, plan, revision)
 
@@ -131,6 +136,25 @@ def _versions(python: str | None, vllm: str | None) -> tuple[Versions, Target | 
     if vllm is not None:
         return Versions(vllm), target, []
     return Versions(target.version.partition("+")[0], target.transformers), target, []
+
+
+def _audit(plan: Plan, target: Target | None, tp: int) -> Audit:
+    """Files, names and shapes against what will read them, before anything is downloaded. The installed vLLM is asked only where
+    it is the release that is prepared for."""
+    from hybridctl.patchers.audit import OTHER_QUANT_FILES, audit_prepared
+
+    same = target is not None and target.version.partition("+")[0] == plan.versions.vllm
+    return audit_prepared(
+        plan.patched.after,
+        plan.source.inventory,
+        plan.versions,
+        plan.source.model,
+        tp,
+        folder=plan.source.folder,
+        other_quant_file=any(file.name in OTHER_QUANT_FILES for file in plan.source.files),
+        python=target.python if target is not None and same else None,
+        environ={"HYBRIDCTL_PLUGIN": "1", "VLLM_PLUGINS": plan.plugins} if plan.routed else None,
+    )
 
 
 def _fit(
@@ -254,6 +278,7 @@ def _show(out: Output, plan: Plan, state: str, diffs: bool = False) -> None:
                     for c in plan.patched.changes
                 ],
                 "flags": [{"name": f.name, "values": f.values, "reason": f.reason} for f in plan.flags],
+                "audit": plan.audit.document() if plan.audit else None,
                 "warnings": plan.warnings,
                 "files": len(plan.source.files),
                 "download_bytes": plan.to_download,
@@ -269,6 +294,11 @@ def _show(out: Output, plan: Plan, state: str, diffs: bool = False) -> None:
 
     rows = [("", Text(plain(plan.words))), ("state", Text(plain(state)))]
     rows += [("patch", Text(plain(f"{c.path}: {c.reason}"))) for c in plan.patched.changes]
+    if plan.audit is not None:
+        rows.append(("audit", Text(plain(plan.audit.summary))))
+        for fault in plan.audit.faults:
+            told = f"{fault.id}: {fault.what}\n{fault.shown}\n{fault.cause}\n{fault.next}"
+            rows.append(("fault", Text(plain(told))))
     rows += [("flag", Text(plain(" ".join((f.name, *f.values)) + f"  ({f.reason})"))) for f in plan.flags]
     size = sum(file.size for file in plan.source.files) / 2**30
     rows.append(

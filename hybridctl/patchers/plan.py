@@ -16,6 +16,7 @@ from hybridctl.model.config import ModelConfig, read_config
 from hybridctl.model.plan import LayerPlan, plan_layers
 from hybridctl.overlays import StoredFlag
 from hybridctl.patchers import launch_files, routing
+from hybridctl.patchers.audit import Audit
 from hybridctl.patchers.config import Change, Patched, Versions, patch, unified
 from hybridctl.patchers.overlay import Materialize
 from hybridctl.patchers.source import Source
@@ -46,6 +47,7 @@ class Plan:
     words: str = ""
     warnings: list[str] = field(default_factory=list)
     plugins: str = "hybridctl"
+    audit: Audit | None = None
 
     @property
     def name(self) -> str:
