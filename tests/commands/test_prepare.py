@@ -135,6 +135,14 @@ def test_drift(run: Run, tmp_path: Path, model: Path, monkeypatch: pytest.Monkey
     assert "prepared:" in run(model)[1]  # a new run puts it right
 
 
+def test_weights_that_were_downloaded_anew_make_a_new_overlay(run: Run, model: Path) -> None:
+    run(model)
+    os.utime(model / "model.safetensors", ns=(1, 1))
+    assert run("--status")[0] == 1
+    assert "prepared:" in run(model)[1]
+    assert run("--status")[0] == 0
+
+
 def test_the_articles_block_stands_word_for_word(run: Run, tmp_path: Path, model: Path) -> None:
     code, out, _ = run(model, "--routing", "article", "--force")
     assert code == 0
