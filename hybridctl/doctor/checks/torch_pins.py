@@ -45,8 +45,8 @@ def _torch(facts: Facts, vllm: Reading, torch: Reading) -> Finding | bool | None
         f"vLLM {vllm.versions.exact} is built for torch {pin.text}",
         "torch-abi",
         severity,
-        f"The wheel's extension modules are compiled against torch {pin.text}. With torch {torch.text} their import usually ends in "
-        "'undefined symbol', or operators are missing; vLLM is tested with the pinned one only.",
+        f"The wheel's extension modules are compiled against torch {pin.text}. With torch {torch.text} their import usually "
+        "ends in 'undefined symbol', or operators are missing; vLLM is tested with the pinned one only.",
         [torch.evidence(f"=={pin.text}"), vllm.evidence()],
         [
             Fix(
