@@ -88,3 +88,8 @@ def test_faults_of_many_layers_are_one_line(tmp_path: Path) -> None:
         f"model.layers.*.linear_attn.in_proj_{part}.weight" for part in ("a", "b", "qkv", "z")
     ]
     assert all(len(f.evidence) == 2 for f in faults)
+
+
+def test_every_fault_stands_in_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs/audit.md").read_text()
+    assert {seed.id for seed in SEED.FAULTS.values()} <= {word.strip("`,") for word in text.split()}
