@@ -77,6 +77,7 @@ def prepare(
 
     Example: hybridctl prepare Qwen/Qwen3.8-Flash-Next --gpu H200 --tp 4 --dry-run
     """
+    from hybridctl.commands._prepare_page import show
     from hybridctl.errors import EXIT_FINDINGS, UsageError
     from hybridctl.output import Output
     from hybridctl.patchers import plan as planning
@@ -106,7 +107,7 @@ def prepare(
     wrong = plan.audit.stops and not force
     if dry_run or wrong:
         state = "dry run: nothing was written" if dry_run else "refused: the audit found faults; --force goes on"
-        _show(out, plan, state, diffs=dry_run)
+        show(out, plan, state, diffs=dry_run)
         if wrong:
             raise typer.Exit(EXIT_FINDINGS)
         return
@@ -208,6 +209,7 @@ def _refuse_strange(folder: Path) -> None:
 
 def _write(out: Output, plan: Plan, revision: str | None) -> None:
     from hybridctl import overlays
+    from hybridctl.commands._prepare_page import show
     from hybridctl.patchers import ledger, overlay
 
     with overlay.locked(plan.folder) as draft:
@@ -219,14 +221,14 @@ def _write(out: Output, plan: Plan, revision: str | None) -> None:
             _taken(plan, present)
         now = (plan.source, plan.versions, plan.routing, plan.how)
         if present is not None and ledger.up_to_date(present, plan.folder, *now, plan.texts, plan.flags):
-            _show(out, plan, "unchanged: it was prepared like this before")
+            show(out, plan, "unchanged: it was prepared like this before")
             return
         overlay.fill(draft, plan.source.files, plan.texts, plan.how)
         patches = [f"{change.path}: {change.reason}" for change in plan.patched.changes]
         made = ledger.manifest(draft, *now, patches, plan.flags)
         overlay.write(draft / overlays.MANIFEST, made.text())
         overlay.publish(draft, plan.folder)
-    _show(out, plan, f"prepared: {plan.folder}")
+    show(out, plan, f"prepared: {plan.folder}")
 
 
 def _present(folder: Path) -> Manifest | None:
@@ -257,64 +259,6 @@ def _download(out: Output, plan: Plan, revision: str | None) -> Source:
             bar(size, f"{whole} is there" if whole else "")
 
         return download.fetch(plan.source, revision, told)
-
-
-def _show(out: Output, plan: Plan, state: str, diffs: bool = False) -> None:
-    if out.mode == "json":
-        out.json(
-            {
-                "schema_version": 1,
-                "state": state.partition(":")[0],
-                "model": plan.source.model,
-                "revision": plan.source.revision,
-                "folder": str(plan.folder),
-                "vllm": plan.versions.vllm,
-                "transformers": plan.versions.transformers,
-                "routing": plan.routing,
-                "injected": plan.routed,
-                "summary": plan.words,
-                "patches": [
-                    {"field": c.field, "path": c.path, "reason": c.reason, "source": list(c.source)}
-                    for c in plan.patched.changes
-                ],
-                "flags": [{"name": f.name, "values": f.values, "reason": f.reason} for f in plan.flags],
-                "audit": plan.audit.document() if plan.audit else None,
-                "warnings": plan.warnings,
-                "files": len(plan.source.files),
-                "download_bytes": plan.to_download,
-                "diff": "".join(plan.diffs),
-                "commands": plan.commands,
-            }
-        )
-        return
-    from rich.text import Text
-
-    from hybridctl.doctor.fields import fields, whole
-    from hybridctl.output import plain
-
-    rows = [("", Text(plain(plan.words))), ("state", Text(plain(state)))]
-    rows += [("patch", Text(plain(f"{c.path}: {c.reason}"))) for c in plan.patched.changes]
-    if plan.audit is not None:
-        rows.append(("audit", Text(plain(plan.audit.summary))))
-        for fault in plan.audit.faults:
-            told = f"{fault.id}: {fault.what}\n{fault.shown}\n{fault.cause}\n{fault.next}"
-            rows.append(("fault", Text(plain(told))))
-    rows += [("flag", Text(plain(" ".join((f.name, *f.values)) + f"  ({f.reason})"))) for f in plan.flags]
-    size = sum(file.size for file in plan.source.files) / 2**30
-    rows.append(
-        (
-            "files",
-            Text(
-                f"{len(plan.source.files)}, {size:.2f} GiB, {plan.how}; {plan.to_download / 2**30:.2f} GiB to download"
-            ),
-        )
-    )
-    rows += [("note", Text(plain(line))) for line in plan.warnings]
-    out.show(*fields(rows))
-    if diffs:
-        for diff in plan.diffs:
-            out.show("", *(whole(plain(line)) for line in diff.splitlines()))
-    out.show("", *(whole(line, "bold") for line in plan.commands))
 
 
 def _undo(out: Output, model: str, folder: Path, output: Path | None) -> None:
