@@ -142,7 +142,11 @@ def test_a_state_says_when_it_begins_and_asks_for_no_order() -> None:
     config = SimpleNamespace(
         compilation_config=SimpleNamespace(static_forward_context={}),
         cache_config=SimpleNamespace(
-            mamba_block_size=BLOCK, mamba_page_size_padded=None, mamba_cache_mode="align", use_replayssm=False
+            mamba_block_size=BLOCK,
+            mamba_page_size_padded=None,
+            mamba_cache_mode="align",
+            use_replayssm=False,
+            use_kda_recoverssm=False,  # 0.30
         ),
         num_speculative_tokens=0,
         speculative_config=None,
