@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -54,6 +55,9 @@ for _name in COMMANDS:
     importlib.import_module(f"hybridctl.commands.{_name}").register(app)
 
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+
+
 def main() -> None:
     """Entry point of the ``hybridctl`` script."""
     debug = os.environ.get("HYBRIDCTL_DEBUG") == "1"
@@ -85,6 +89,8 @@ def main() -> None:
         if debug:
             raise
         _forget_stdout()
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            _fail(f"the output can't be written in full: {os.strerror(error.errno)}", "df -h", EXIT_FAILURE)
         _fail(
             f"hybridctl failed: {type(error).__name__}: {str(error)[:500]}",
             "HYBRIDCTL_DEBUG=1 hybridctl … and report what it prints",

@@ -57,6 +57,8 @@ def test_closed_standard_input_is_said() -> None:
 def test_a_full_disk_is_one_line() -> None:
     done = run("recipes", shell=">/dev/full")
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "No space left" in done.stderr
+    assert "HYBRIDCTL_DEBUG" not in done.stderr  # no fault of ours to report
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
