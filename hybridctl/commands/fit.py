@@ -181,12 +181,21 @@ def _one_of(value: str, allowed: tuple[str, ...], option: str) -> str:
 
 def _memory(gpu: str | None, memory: float | None) -> Memory:
     """The GPU in question: by name, by size, or this machine's."""
+    import re
+    import shlex
+
     from hybridctl.errors import UsageError
     from hybridctl.fit.estimate import Memory
     from hybridctl.gpus import lookup
 
     card = lookup(gpu) if gpu else None
     if gpu and card is None and memory is None:
+        several = re.fullmatch(r"(\d{1,2}) ?[x×*] ?(\S.*)", gpu.strip())
+        if several and lookup(several[2]):
+            raise UsageError(
+                "--gpu: names one GPU; --tp says over how many the model is spread",
+                f"hybridctl fit … --gpu {shlex.quote(several[2])} --tp {several[1]}",
+            )
         raise UsageError(f"--gpu: {gpu[:60]!r} is not in the table", "give its memory: --memory GIB")
     name = card.name if card else gpu or (f"{memory:g} GiB" if memory else "")
     unified = bool(card and card.unified)

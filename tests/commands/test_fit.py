@@ -108,6 +108,7 @@ def test_the_exit_code_tells() -> None:
     [
         (["Qwen/Qwen3.6-27B", "--gpu", "H100"], "sold in several sizes"),
         (["Qwen/Qwen3.6-27B", "--gpu", "nonsense"], "not in the table"),
+        (["Qwen/Qwen3.6-27B", "--gpu", "4xnonsense"], "not in the table"),
         (["Qwen/Qwen3.6-27B", "--memory", "9999999"], "is no GPU"),
         (["Qwen/Qwen3.6-27B", "--gpu", "H200", "--kv-cache-dtype", "fp3"], "is none of"),
         (["Qwen/Qwen3.6-27B", "--gpu", "H200", "--mamba-cache-mode", "some"], "is none of"),
@@ -119,6 +120,15 @@ def test_wrong_usage_is_one_line_with_a_hint(arguments: list[str], words: str) -
     error = fit(*arguments).exception
     assert isinstance(error, UsageError)
     assert words in str(error) and error.hint
+
+
+@pytest.mark.parametrize(
+    ("gpu", "hint"), [("4 x H100 80GB", "--gpu 'H100 80GB' --tp 4"), ("8xH200", "--gpu H200 --tp 8")]
+)
+def test_several_gpus_in_one_name_are_pointed_to_tp(gpu: str, hint: str) -> None:
+    error = fit("Qwen/Qwen3.6-27B", "--gpu", gpu).exception
+    assert isinstance(error, UsageError)
+    assert hint in error.hint
 
 
 def test_rules_of_a_release_that_was_not_looked_at_are_said_to_be_so() -> None:
