@@ -89,9 +89,11 @@ def doctor(
     Example: hybridctl doctor --log crash.txt --command "vllm serve Qwen/Qwen3.6-27B-FP8"
     """
     from hybridctl.doctor.diagnose import diagnose
-    from hybridctl.errors import EXIT_FINDINGS
+    from hybridctl.errors import EXIT_FINDINGS, UsageError
     from hybridctl.output import Output
 
+    if as_json and format not in (Format.text, Format.json):
+        raise UsageError(f"--json and --format {format.value} contradict each other", "leave one of them out")
     inputs = read_inputs(
         model=model, env=env, log=log, config=config, command=command, engine=engine, local=local, python=python, pid=pid,
         stack=stack,

@@ -92,6 +92,12 @@ def test_markdown_and_junit(log: Path) -> None:
     assert int(suite.get("failures", "0")) >= 1
 
 
+def test_json_and_another_format_contradict_each_other(log: Path) -> None:
+    refused = run("doctor", "--log", str(log), "--json", "--format", "junit")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert run("doctor", "--log", str(log), "--json", "--format", "json").stdout.startswith("{")
+
+
 def test_facts_are_written_and_read_again(tmp_path: Path) -> None:
     env, facts = tmp_path / "env.txt", tmp_path / "facts.json"
     env.write_text(
