@@ -109,7 +109,10 @@ def main() -> int:
     say("served, and stopped in order" if code == 0 else f"the server ended with exit code {code}")
     say("verify: all holds" if checked == 0 else f"verify: exit code {checked}, see its verdict")
     say(f"{time.monotonic() - begun:.0f} s, set-up not counted")
-    say(f"next: {os.path.relpath(sys.prefix)}/bin/hybridctl serve --demo, and the curl line that it prints")
+    here = os.path.relpath(sys.prefix)
+    say(
+        f"next: {sys.prefix if here.startswith('..') else here}/bin/hybridctl serve --demo, and the curl line that it prints"
+    )
     return checked or code
 
 

@@ -25,7 +25,9 @@ def verify(
     what: Annotated[
         Optional[str],  # noqa: UP045
         typer.Argument(
-            metavar="[URL|MODEL]", help="A running server, or a model to start for this.", show_default=False
+            metavar="[URL|MODEL]",
+            help="A running server, or a model to start for this (hybridctl-demo: the small one that comes along).",
+            show_default=False,
         ),
     ] = None,
     extra: Annotated[
@@ -143,7 +145,7 @@ def _perplexities(report: Report) -> RenderableType:
     for part in served.parts:
         table.add_column(part.place, justify="right")
     table.add_column(f"from {served.whole.start}", justify="right")
-    table.add_column("against served", justify="right")
+    table.add_column("against served (95 % interval)", justify="right")
     for p in report.perplexities:
         cells = [f"{part.value:.2f}" for part in p.parts]
         factor = p.whole.factor

@@ -47,7 +47,7 @@ def test_the_demo_against_itself_without_the_dispatcher(tmp_path: Path) -> None:
     assert (code, report["passed"], report["trained"]) == (0, True, True), report["verdict"]
     below, above = report["against"]["below"], report["against"]["above"]
     assert (below["different"], below["tokens"] > 100, below["worst"] < 1e-4) == (0, True, True)
-    assert above["different"] > 20  # so the comparison could have failed
+    assert (above["different"] > 5, above["worst"] > 1) == (True, True)  # so the comparison could have failed
     plain, flash = (next(p for p in report["perplexity"] if p["routing"] == n) for n in ("--no-hybrid", "all flash"))
     assert plain["value"] == pytest.approx(flash["value"], rel=1e-3)  # vLLM and the reference
     assert plain["factor"][1] > 5
