@@ -39,7 +39,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **BASE},
     "llama": {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **BASE},
     "qwen3_next": {
-        "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", **BASE, **GDN, "full_attention_interval": 2,
+        "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", **BASE, **GDN,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
         "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64,
         "decoder_sparse_step": 1, "norm_topk_prob": True, "partial_rotary_factor": 0.25,
     },
