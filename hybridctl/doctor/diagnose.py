@@ -75,6 +75,7 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     findings += [_with_every_statement(f, facts) for outcome in outcomes for f in outcome.findings]
     if log is not None and not any(_speaks_of_log(f) for f in findings):
         findings += place(log, knowledge)
+    notes += _unread(inputs, facts, findings)
     advice = _install(inputs, facts, findings, unknown, knowledge)
     if advice is not None:
         findings += advice.findings
@@ -128,6 +129,14 @@ def _begin(inputs: Inputs) -> Look | None:
     from hybridctl.doctor.facts.local import begin_local
 
     return begin_local(inputs.python, inputs.pid, driver=driver)
+
+
+def _unread(inputs: Inputs, facts: Facts, findings: list[Finding]) -> list[str]:
+    """A text that told nothing at all is named: no errors found in it would read as a clean bill of health."""
+    if list(facts) or findings:
+        return []
+    given = {"--env": inputs.env, "--log": inputs.log}
+    return [f"{option}: nothing was recognised in this text" for option, text in given.items() if text]
 
 
 def gather(

@@ -92,6 +92,14 @@ def test_markdown_and_junit(log: Path) -> None:
     assert int(suite.get("failures", "0")) >= 1
 
 
+@pytest.mark.parametrize("option", ["--env", "--log"])
+def test_a_text_that_tells_nothing_is_named(option: str) -> None:
+    silent = run("doctor", option, "-", stdin="my server is broken\nplease help\n")
+    assert silent.returncode == 0
+    assert f"{option}: nothing was recognised" in silent.stdout
+    assert "nothing was recognised" not in run("doctor", "--env", "-", stdin="vLLM Version: 0.22.0\n").stdout
+
+
 def test_json_and_another_format_contradict_each_other(log: Path) -> None:
     refused = run("doctor", "--log", str(log), "--json", "--format", "junit")
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
