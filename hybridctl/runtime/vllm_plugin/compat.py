@@ -136,6 +136,9 @@ FIELDS: tuple[tuple[str, str], ...] = (
     ("vllm.model_executor.models.interfaces:IsHybrid", "is_hybrid"),
     *(("vllm.v1.core.block_pool:BlockPool", f) for f in ("null_block", "hash_block_size")),
     ("vllm.model_executor.models.registry:_ModelRegistry", "models"),
+    ("vllm.entrypoints.openai.completion.protocol:CompletionRequest", "n"),
+    ("vllm.entrypoints.openai.completion.protocol:CompletionResponse", "choices"),
+    ("vllm.entrypoints.openai.completion.protocol:CompletionResponseChoice", "text"),
     ("vllm.entrypoints.generate.api_router:init_generate_state", "openai_serving_completion"),
     *(("vllm.config:VllmConfig", f) for f in ("speculative_config", "kv_transfer_config", "compilation_config")),
     *(("vllm.config:VllmConfig", f) for f in ("model_config", "cache_config", "parallel_config")),
@@ -174,7 +177,7 @@ def resolve(name: str) -> Any:
 
 def has(owner: Any, field: str) -> bool:
     """Whether a class has an attribute, declares one, or sets it on its instances; or a function sets it on something."""
-    if hasattr(owner, field) or field in getattr(owner, "__dataclass_fields__", {}):
+    if hasattr(owner, field) or any(field in getattr(owner, f, {}) for f in ("__dataclass_fields__", "model_fields")):
         return True
     for part in owner.__mro__[:-1] if isinstance(owner, type) else (owner,):
         if part.__module__.partition(".")[0] != "vllm":
