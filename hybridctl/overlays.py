@@ -2,7 +2,9 @@
 
 An overlay is a folder that stands for a checkpoint: links to (or copies of) its files, a config.json of its own, and
 ``hybridctl.json``. All live side by side in :func:`root`, one folder each; the folder's name is what a person types after
-``hybridctl serve``. A name that begins with a dot is a draft of a run that is not done, and is not listed.
+``hybridctl serve``. A name that begins with a dot is a draft of a run that is not done, and is not listed. A config.json that names
+an architecture of vLLM's is completed when it is served; one that names the plugin's (``HybridCtl…``) is served as it stands, so
+its ``hybrid_config`` says ``linear_feature_size`` where the checkpoint holds projections.
 
 ``hybridctl.json``, version 1. Unknown keys are ignored, so a writer may add some; a key that every reader must know needs a new
 version::

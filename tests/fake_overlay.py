@@ -19,6 +19,7 @@ def make(home: Path, name: str, day: int = 1, architecture: str = "Qwen3ForCausa
         if source.name not in ("config.json", "README.md"):
             (folder / source.name).symlink_to(source)
     config = json.loads((DEMO / "config.json").read_text())
+    config["hybrid_config"]["linear_feature_size"] = 32
     (folder / "config.json").write_text(json.dumps({**config, "architectures": [architecture]}))
     files = {p.name: OverlayFile(size=p.stat().st_size) for p in folder.iterdir()}
     told = {

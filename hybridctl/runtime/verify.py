@@ -118,7 +118,7 @@ def verify(subject: Subject, api_key: str | None, windows: int, say: Callable[[s
     asked.answers = answers.greedy(client, model, prompts, ANSWER)
     report.fibonacci = Fibonacci(routing_probe.PROMPT, asked.answers[0].text)
 
-    why = reference_probe.missing(checkpoint.folder) if checkpoint.folder else "the checkpoint's files are not at hand"
+    why = reference_probe.missing(checkpoint, [len(a.whole) for a in asked.answers])
     if not why:
         why = _reference(report, asked, checkpoint)
     if why:
@@ -191,6 +191,9 @@ def _otherwise(
     """What the reference says of the same text under other routings."""
     assert checkpoint.folder is not None
     others = perplexity.other_routings(config, context)
+    if why := reference_probe.missing(checkpoint, [len(text) for text in asked.windows for _ in others]):
+        report.skipped.append(f"perplexity of other routings: the reference: {why}")
+        return
     say(f"the reference reads the same text with {len(others)} other routings: {', '.join(others)}")
     try:
         results = reference_probe.reference(

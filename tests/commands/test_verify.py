@@ -23,7 +23,7 @@ LOST = [lambda p: 1.0, lambda p: 1.0 if p < CUT else 3.0]
 def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HYBRIDCTL_HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setattr(reference_probe, "missing", lambda folder: "torch not installed here")
+    monkeypatch.setattr(reference_probe, "missing", lambda *_: "torch not installed here")
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -21,7 +21,7 @@ from hybridctl.runtime.verify_run import Request
 @pytest.fixture(autouse=True)
 def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HYBRIDCTL_HOME", str(tmp_path))
-    monkeypatch.setattr(reference_probe, "missing", lambda folder: "torch not installed here")
+    monkeypatch.setattr(reference_probe, "missing", lambda *_: "torch not installed here")
 
 
 @pytest.fixture
