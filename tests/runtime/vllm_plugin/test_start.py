@@ -15,7 +15,7 @@ from vllm_harness import engine, prompts_of
 
 from hybridctl.errors import HybridctlError
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.core]
 Make = Callable[..., Path]
 T = 64
 ROUTED = {"thresholds": {"flash": T, "linear": T}}

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from hybridctl.runtime.vllm_plugin.weights import OperatorWeights, WeightError, rename
 
+pytestmark = pytest.mark.core
 PACKED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
 NAME = "model.layers.0.self_attn."
 
