@@ -5,6 +5,7 @@
 # make test-all     the same, then the tests that build wheels or ask the package index, then test-lowest, test-vllm, test-vllm-030
 # make test-vllm    the runtime in real vLLM on the CPU, and the kernels' reference (Python >= 3.11, about 3 GB in .venv-vllm)
 # make test-vllm-030  the tests marked core in the oldest vLLM that the plugin admits (Python >= 3.11, about 3 GB in .venv-vllm-030)
+# make test-install the line that a stack prints, carried out in an empty environment (not part of test-all: minutes of downloads)
 # make test-lowest  the fast tests with the lowest versions that pyproject.toml admits (in .venv-lowest)
 # make clean        remove the environments and everything built
 #
@@ -28,10 +29,10 @@ DEV := .venv-dev/bin
 TORCH_INDEX := $(or $(HYBRIDCTL_TORCH_INDEX),https://download.pytorch.org/whl/cpu)
 SOURCES := $(shell find hybridctl recipes -type f ! -name '*.py[co]')
 TEST_TOOLS := pytest pytest-xdist hypothesis jsonschema
-SLOW := (slow or network) and not vllm and not gpu
-FAST := not slow and not network and not vllm and not gpu
+SLOW := (slow or network) and not vllm and not gpu and not install
+FAST := not slow and not network and not vllm and not gpu and not install
 
-.PHONY: demo demo-doctor demo-serve test test-all test-slow test-lowest test-vllm test-vllm-030 check clean
+.PHONY: demo demo-doctor demo-serve test test-all test-slow test-lowest test-vllm test-vllm-030 test-install check clean
 
 # One after the other, whatever -j says.
 demo:
@@ -59,6 +60,9 @@ test: check
 test-slow: .venv-dev/.installed
 	$(DEV)/python -m pytest -n auto -q -m "$(SLOW)"
 
+test-install: .venv-dev/.installed
+	$(DEV)/python -m pytest -q -m install
+
 test-lowest: .venv-lowest/.installed
 	.venv-lowest/bin/python -m pytest -n auto -q -p no:cacheprovider -m "$(FAST)"
 
@@ -68,8 +72,9 @@ test-vllm test-vllm-030:
 else
 # In one process: several engines share its imports, and two of them at once would only wait for each other.
 test-vllm: .venv-vllm/.installed
-	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "not gpu" tests/kernels tests/runtime/vllm_plugin
-	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "vllm and not gpu" tests/commands
+	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "$(FAST)" tests/kernels
+	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "not gpu" tests/runtime/vllm_plugin
+	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "vllm and not gpu" tests/commands tests/doctor tests/fit tests/patchers
 
 test-vllm-030: .venv-vllm-030/.installed
 	.venv-vllm-030/bin/python -m pytest -q -p no:cacheprovider -m "core and not gpu" tests/runtime/vllm_plugin

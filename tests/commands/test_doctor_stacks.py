@@ -72,8 +72,7 @@ def test_sets_are_listed_and_shown() -> None:
     assert document["stack"]["packages"]["torch"] == "2.13.0+cpu"
 
 
-@pytest.mark.slow
-@pytest.mark.network
+@pytest.mark.install
 @pytest.mark.skipif(not (3, 11) <= sys.version_info[:2] < (3, 15), reason="what this set is made for")
 def test_the_line_for_processors_installs_as_printed_and_its_pins_hold(tmp_path: Path) -> None:
     """Minutes: a few hundred megabytes. The steps run as a person would run them, in an environment that is active."""
