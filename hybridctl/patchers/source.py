@@ -132,10 +132,10 @@ def _cached(model: str, revision: str | None, why: str) -> Source:
     config = try_to_load_from_cache(model, safety.CONFIG, revision=revision)
     if not isinstance(config, str):
         raise UsageError(
-            f"{model} is not in the cache of the hub, and the hub was not asked: {why}", f"hf download {model}"
+            f"{model} is not in the cache of the hub, and the hub told nothing: {why}", f"hf download {model}"
         )
     folder = Path(config).parent
-    return _folder(model, folder.name, folder, (f"the hub was not asked ({why}): taken from the cache, {folder.name}",))
+    return _folder(model, folder.name, folder, (f"the hub told nothing ({why}): taken from the cache, {folder.name}",))
 
 
 def _modelscope(model: str, revision: str | None) -> Source:

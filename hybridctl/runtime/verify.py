@@ -10,7 +10,7 @@ from hybridctl.errors import HybridctlError, UsageError
 from hybridctl.runtime import answers, perplexity, reference_probe, routing_probe, run_dir
 from hybridctl.runtime.checkpoint import DEMO_NAME, Checkpoint, demo, find
 from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
-from hybridctl.runtime.http import Client
+from hybridctl.runtime.http import Client, NoAnswer
 from hybridctl.runtime.verify_report import Comparison, Fibonacci, Report
 
 NO_HYBRID = "no-hybrid"
@@ -56,6 +56,12 @@ def running(what: str | None, model: str | None) -> Subject | None:
         run = next((r for r in alive if _same(url, str(r.content.get("url")))), None)
         source = model or (str(run.content["source"]) if run else None)
         if source is None:
+            try:
+                Client(url).get("/health")
+            except NoAnswer as error:
+                raise UsageError(
+                    f"nothing answers at {url}", "hybridctl serve --demo, or hybridctl serve MODEL"
+                ) from error
             raise UsageError(
                 f"{url} is no server of ours: name the checkpoint that it serves",
                 f"hybridctl verify {url} --model FOLDER",

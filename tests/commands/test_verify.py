@@ -144,8 +144,11 @@ def test_a_server_without_counters() -> None:
 def test_nothing_named_and_nothing_running() -> None:
     with pytest.raises(UsageError, match="no server runs"):
         run()
-    with pytest.raises(UsageError, match="is no server of ours"):
+    with pytest.raises(UsageError, match="nothing answers at") as raised:
         run("http://127.0.0.1:1")
+    assert raised.value.hint.startswith("hybridctl serve")
+    with routed_server() as url, pytest.raises(UsageError, match="is no server of ours"):
+        run(url)
 
 
 def test_what_can_be_compared_with() -> None:
