@@ -60,15 +60,23 @@ def of_signal(code: int) -> str:
     return f"{name}, {_FROM_OUTSIDE}" if name in ("SIGKILL", "SIGTERM") else name
 
 
+def lost_plugins(transcript: BinaryIO) -> dict[str, str]:
+    """Plugins that vLLM could not load, which it only logs, each with the error."""
+    text = transcript.read().decode("utf-8", "replace").splitlines()
+    transcript.seek(0)
+    lost: dict[str, str] = {}
+    for i, line in enumerate(text):
+        if found := _PLUGIN.search(line):
+            following = (each for each in text[i + 1 : i + 200] if re.search(r"\b\w*(?:Error|Exception): ", each))
+            lost.setdefault(found[1], next(following, line).rpartition("] ")[2].strip())
+    return lost
+
+
 def plugin_trouble(transcript: BinaryIO) -> str:
     """What vLLM logged about a plugin of ours that it could not load, or has not even tried to load; empty where nothing."""
-    whole = transcript.read().decode("utf-8", "replace")
-    text = whole.splitlines()
-    for i, line in enumerate(text):
-        if (found := _PLUGIN.search(line)) and found[1] == "hybridctl":
-            following = (each for each in text[i + 1 : i + 200] if re.search(r"\b\w*(?:Error|Exception): ", each))
-            return next(following, line).rpartition("] ")[2].strip()
-    if unknown := _UNKNOWN.search(whole):
+    if why := lost_plugins(transcript).get("hybridctl"):
+        return why
+    if unknown := _UNKNOWN.search(transcript.read().decode("utf-8", "replace")):
         return (
             f"a process of it does not know {unknown[1]}, so it never tried; serve named the plugin in VLLM_PLUGINS: "
             "look for what changes that on the way (sitecustomize, a wrapper around Python)"

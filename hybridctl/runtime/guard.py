@@ -23,9 +23,9 @@ SHARED = "/dev/shm/vllm_dist_"
 """Shared memory of vLLM's CPU ranks, which it leaves behind even when it ends in order."""
 REST = 5.0
 """Seconds that leftover processes get between SIGTERM and SIGKILL."""
-AGAIN = 3.0
-"""Seconds between two SIGTERM to a command that does not serve yet: vLLM swallows one that comes while it waits for its engine
-(``zmq_socket_ctx`` of its ``network_utils.py``), and would then wait for ten minutes. Once it serves, one is enough."""
+AGAIN = 0.1
+"""Share of the grace between two SIGTERM to a command that does not serve yet: vLLM swallows one that comes while it waits for
+its engine (``zmq_socket_ctx`` of its ``network_utils.py``), and would then wait for ten minutes. Once it serves, one is enough."""
 TRACKERS = 2.0
 """Seconds that Python's resource trackers get, once nobody else is left, to remove the shared memory of those that were killed."""
 
@@ -178,11 +178,11 @@ def main(argv: list[str]) -> int:
                 deadline = 0.0  # asked again: no more patience
             elif now > again:
                 send([child], signal.SIGTERM)
-                again = now + AGAIN
+                again = now + AGAIN * grace
         elif os.getppid() != parent or number in asking:
             shared |= shared_memory(descendants(os.getpid()))
             send([child], signal.SIGTERM)
-            deadline, again = now + grace, float("inf") if serves else now + AGAIN
+            deadline, again = now + grace, float("inf") if serves else now + AGAIN * grace
         code = reap(child)
         if code is not None:
             shared |= shared_memory(descendants(os.getpid()))

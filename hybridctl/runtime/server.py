@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROOF_SECONDS = 10.0
 START_SECONDS = 3600.0
-RAISED_SECONDS = 10.0
+RAISED_SECONDS = 5.0
 """What vLLM gets, before it is ready, to end by itself after an exception in a worker."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -128,9 +128,7 @@ class Server:
                     )
                 if status and self.ready is None:
                     self._tell(status.update, f"{self._phases.words} · {self._phases.seconds:.0f} s")
-                if error is not None or self._asked is not None:
-                    continue
-                if self.ready is not None:
+                if error is not None or self._asked is not None or self.ready is not None:
                     continue
                 error = self._against(probe, raised, follower)
                 if error is not None:
@@ -141,6 +139,8 @@ class Server:
                     if status:
                         self._tell(status.stop)
                     self._note_ready(self.ready.model)
+                    for name, why in aftermath.lost_plugins(follower.transcript()).items():
+                        self._tell(self.out.note, f"warning: vLLM goes on without the plugin {name}: {why}")
                     if on_ready:
                         on_ready(self.ready)
         finally:

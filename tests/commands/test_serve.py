@@ -184,6 +184,15 @@ def test_a_plugin_of_ours_that_vllm_goes_on_without(tmp_path: Path) -> None:
         assert server.left == []
 
 
+def test_a_plugin_of_somebody_else_that_vllm_goes_on_without(tmp_path: Path) -> None:
+    with serving(tmp_path, mode="other-plugin") as server:
+        server.until("hybridctl verify")
+        assert (
+            "vLLM goes on without the plugin special: ImportError: cannot import name 'gone' from 'vllm'" in server.err
+        )
+        assert server.end(signal.SIGTERM) == 0
+
+
 def test_a_foreign_server_on_the_port_is_not_taken_for_ours(tmp_path: Path) -> None:
     class Foreign(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,9 +1,9 @@
 """Stands in for vLLM: prints what a start of vLLM 0.32 printed, then answers. Arguments are those of a real launch.
 
 FAKE_MODE: ready (default), crash (dies while loading), late-crash (dies while serving), no-proof, half-proof (one worker of two),
-bad-plugin, unknown-name (what vLLM really does then), bad-endpoint (only /generate is missing), no-completion, hung-completion (a
-worker raised, and the others wait for it), deaf (ignores SIGTERM), silent (never answers), portless (never even takes its port),
-swallow (does not serve yet, and only the second SIGTERM ends it).
+bad-plugin, other-plugin (somebody else's fails), unknown-name (what vLLM really does then), bad-endpoint (only /generate is
+missing), no-completion, hung-completion (a worker raised, and the others wait for it), deaf (ignores SIGTERM), silent (never
+answers), portless (never even takes its port), swallow (does not serve yet, and only the second SIGTERM ends it).
 Every mode starts a "worker" in a session of its own, which ignores SIGTERM when FAKE_MODE is deaf.
 """
 
@@ -129,6 +129,8 @@ def main() -> None:
     say(START, worker=worker)
     if MODE in ("bad-plugin", "bad-endpoint"):
         say(BAD_PLUGIN)
+    if MODE == "other-plugin":
+        say(BAD_PLUGIN.replace("hybridctl", "special"))
     if MODE == "unknown-name":
         say(BAD_PLUGIN)
         say(UNKNOWN)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -218,6 +219,8 @@ def serving(
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         server.process.wait(10)
+        for path in server.files:
+            shutil.rmtree(path, ignore_errors=True)  # the temporary folder of a serve that was killed
         for path in Path("/dev/shm").glob("vllm_dist_fake*"):  # of a guard that was killed
             if not Path(f"/proc/{path.name[14:].partition('-')[0]}").exists():
                 path.unlink(missing_ok=True)

@@ -165,6 +165,7 @@ def test_any_proof_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, 
 
 def test_run_directories_of_dead_servers_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HYBRIDCTL_HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     mine, failed, old, dead = (run_dir.create(model=str(i)) for i in range(4))
     failed.fail("why")
     old.fail("why")
@@ -282,6 +283,7 @@ def test_temporary_files_go_with_their_run(
 
 def test_a_run_directory_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HYBRIDCTL_HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     run = run_dir.create()
     run.path.joinpath(f".{run_dir.STATE}").symlink_to("/dev/full")
     with pytest.raises(HybridctlError, match="No space left"):
