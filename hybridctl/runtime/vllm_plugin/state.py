@@ -68,9 +68,10 @@ class StateManager(MambaManager):
         if self.mamba_cache_mode == "none":
             return []
         blocks = self.req_to_blocks[request_id]
+        if num_tokens <= len(blocks) * self.block_size:
+            return []
         missing = [self._null_block] * (-(-num_tokens // self.block_size) - len(blocks))
-        if missing:
-            blocks.extend(missing)
+        blocks.extend(missing)
         return missing
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
