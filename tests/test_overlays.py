@@ -83,7 +83,7 @@ FAULTS = [
     (lambda f: (f / "hybridctl.json").write_text("[" * 200_000), "is no JSON"),
     (lambda f: (f / "hybridctl.json").write_text('{"schema_version": 1, "model": "\\ud800"}'), "hybridctl.json"),
     (lambda f: change(f, schema_version=2), "schema_version 2; this hybridctl reads 1"),
-    (lambda f: change(f, schema_version=True, model=3), "model"),
+    (lambda f: change(f, model=3), "model"),
     (lambda f: change(f, created="yesterday"), "created"),
     (lambda f: change(f, created="2026-11-29T12:00:00"), "created"),  # whose noon?
     (lambda f: change(f, files={}), "config.json is missing"),

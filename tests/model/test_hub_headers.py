@@ -119,13 +119,14 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[[Hub], dict[str, Any]]:
     """Read the headers of that hub, with the real client; what it refuses becomes a table of its words."""
 
     def asking(hub: Hub) -> dict[str, Any]:
-        from huggingface_hub import constants
+        from huggingface_hub import constants, file_download
 
+        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
-        )
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        if hasattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE"):  # older clients have a copy of their own
+            monkeypatch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         try:
             found = read_hub("a/m", seconds=5)
