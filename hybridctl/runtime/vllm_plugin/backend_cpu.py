@@ -79,11 +79,12 @@ class RoutedCPUBuilder(CPUAttentionMetadataBuilder):
     def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> Any:
         common, rows = common_attn_metadata, common_attn_metadata.num_reqs
         metadata = super().build(common_prefix_len, common, fast_build)
-        lengths = common.seq_lens_cpu_upper_bound[:rows]  # exact, as speculative decoding is refused
+        lengths = common.seq_lens_cpu_upper_bound  # exact, as speculative decoding is refused
         if common.max_query_len == 1 and common.max_seq_len <= self.flash_end:
-            known = lengths.tolist()
+            known = lengths.tolist()[:rows]
             if min(known) > 1:
                 return self._decode(metadata, known)
+        lengths = lengths[:rows]
         starts = common.query_start_loc_cpu[: rows + 1].long()
         plan = self.dispatcher.plan_step(starts.numpy(), lengths.numpy())
         if self.log is not None:

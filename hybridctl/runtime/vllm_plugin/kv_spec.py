@@ -25,6 +25,10 @@ class RoutedKVSpec(AttentionSpec):
 
     pages_end: int
 
+    def __hash__(self) -> int:
+        """vLLM looks specs up in every step, and a dataclass hashes all its fields."""
+        return hash((self.block_size, self.pages_end))
+
     def max_memory_usage_bytes(self, vllm_config: Any) -> int:
         """What one sequence holds at most: pages for positions below ``pages_end``."""
         tokens = min(vllm_config.model_config.max_model_len, self.pages_end)

@@ -40,6 +40,10 @@ class StateSpec(MambaSpec):
 
     start: int
 
+    def __hash__(self) -> int:
+        """Cheap, as for RoutedKVSpec."""
+        return hash((self.block_size, self.start))
+
     @property
     def begin(self) -> int:
         """Requests of up to this many tokens have no slot.
