@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from hybridctl.cli import app
+from hybridctl.app import app
 from hybridctl.errors import UsageError
 
 FAMILIES = json.loads((Path(__file__).parent.parent / "data" / "fit" / "families.json").read_text())

@@ -11,7 +11,7 @@ from fake_overlay import make
 from fake_vllm import make_environment, serving
 from typer.testing import CliRunner
 
-from hybridctl.cli import COMMANDS, app
+from hybridctl.app import COMMANDS, app
 from hybridctl.errors import UsageError
 from hybridctl.runtime import choice, overlay_min
 from hybridctl.runtime.checkpoint import DEMO, find
