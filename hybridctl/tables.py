@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from packaging.version import Version
 
-from hybridctl.data import read_toml, recipes_dir
+from hybridctl.data import read_table
 from hybridctl.errors import BrokenDataError
 from hybridctl.versions import Interval, VersionSet, parse_condition, parse_version
 
@@ -92,7 +92,7 @@ class Cuda:
 
 @cache
 def _document(name: str) -> dict[str, Any]:
-    return read_toml(recipes_dir() / "tables" / f"{name}.toml")
+    return read_table(f"{name}.toml")
 
 
 def _rows(name: str, key: str, kind: type[RowT]) -> tuple[RowT, ...]:
