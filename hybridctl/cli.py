@@ -57,9 +57,15 @@ def _run() -> int:
     if sys.argv[1:] == ["doctor"]:
         # The one question that needs a quick answer, and no options that would have to be parsed: what typer loads for that
         # (pydantic among it) takes longer than to look at the machine.
+        import gc
+
         from hybridctl.commands._doctor_run import run as doctor
 
-        return doctor()
+        gc.disable()  # a run of a moment leaves next to nothing to collect, and each look for it walks over all that was loaded
+        try:
+            return doctor()
+        finally:
+            gc.enable()
     from hybridctl.app import run
 
     return run()
