@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from hybridctl.model.config import read_config
 from hybridctl.model.headers import Tensor
 from hybridctl.model.inventory import Inventory
+from hybridctl.model.renaming import candidates, renamed
+from hybridctl.overlays import NameRule
 from hybridctl.patchers.audit_config import audit_config, audit_parallel
 from hybridctl.patchers.audit_fault import Fault
 from hybridctl.patchers.audit_files import audit_files
-from hybridctl.patchers.audit_model import audit_model
+from hybridctl.patchers.audit_model import audit_models
 from hybridctl.patchers.audit_names import audit_names
 from hybridctl.patchers.audit_quant import audit_quant
 from hybridctl.patchers.config import Versions
+from hybridctl.runtime.overlay_min import PREFIX
 
 CONFIG = "config.json"
 OTHER_QUANT_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 """Where vLLM reads a quantisation that config.json does not tell of."""
+MAX_GROUPS = 3
+"""Rows of names that are tried together: two to the power of it lists of tensors."""
 _PARTIAL = {"shard-missing", "shard-damaged", "shard-truncated", "lfs-pointer", "index-unreadable", "index-leads-out"}
 
 
@@ -61,8 +67,10 @@ def audit_prepared(
     other_quant_file: bool = False,
     python: str | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Audit:
+) -> tuple[Audit, tuple[NameRule, ...]]:
     """Audit what ``hybridctl prepare`` is about to make, before anything is downloaded.
+
+    Where the names of tensors speak for it, vLLM is asked with renamed ones: the fewest rules that leave the fewest faults.
 
     Args:
         config: the text of config.json as it will be written.
@@ -70,18 +78,41 @@ def audit_prepared(
         python: the interpreter whose vLLM is asked; ``None`` asks none.
         environ: for that vLLM, as in :func:`hybridctl.patchers.audit_model.audit_model`.
 
+    Returns:
+        What was found, and the rules that it was found under.
+
     Raises:
         BadJsonError: config.json is no configuration.
         OSError: the folder can't be read.
     """
-    faults = audit_files(folder)[0] if folder else []
-    faults += audit_headers(
-        config, inventory.tensors, versions, model, tensor_parallel, other_quant_file=other_quant_file
-    )
-    if python is None:
-        return Audit(tuple(faults), "there is none of this release here", len(inventory.tensors))
-    asked = audit_model(config, inventory.tensors, python, folder=folder, known=faults, environ=environ)
-    return Audit((*faults, *asked.faults), asked.unknown, len(inventory.tensors), asked.model_class)
+    own = audit_files(folder)[0] if folder else []
+    architecture = next(iter(read_config(config).architectures), "").removeprefix(PREFIX)
+    found = candidates((t.name for t in inventory.tensors), architecture)
+
+    def tried(choices: list[tuple[NameRule, ...]]) -> list[tuple[Audit, tuple[NameRule, ...]]]:
+        lists = [[replace(t, name=renamed(t.name, rules)) for t in inventory.tensors] for rules in choices]
+        known = [
+            own + audit_headers(config, rows, versions, model, tensor_parallel, other_quant_file=other_quant_file)
+            for rows in lists
+        ]
+        if python is None:
+            none = "there is none of this release here"
+            return [(Audit(tuple(f), none, len(inventory.tensors)), r) for f, r in zip(known, choices, strict=True)]
+        asked = audit_models(config, lists, python, folder=folder, known=known, environ=environ)
+        return [
+            (Audit((*faults, *said.faults), said.unknown, len(inventory.tensors), said.model_class), rules)
+            for faults, said, rules in zip(known, asked, choices, strict=True)
+        ]
+
+    sure = tuple(rule for candidate in found if candidate.by_name for rule in candidate.rules)
+    first = tried([sure])[0]
+    if python is None or first[0].unknown or not first[0].faults or not found:
+        return first
+    groups = [candidate.rules for candidate in found][:MAX_GROUPS]
+    subsets = [sum(chosen, ()) for n in range(len(groups) + 1) for chosen in combinations(groups, n)]
+    others = tried([s for s in subsets if s != sure])
+    answered = [row for row in others if not row[0].unknown]
+    return min([first, *answered], key=lambda row: (sum(len(f.evidence) for f in row[0].faults), len(row[1])))
 
 
 def audit(folder: Path, versions: Versions, tensor_parallel: int = 1) -> list[Fault]:

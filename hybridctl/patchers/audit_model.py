@@ -60,9 +60,8 @@ def audit_model(
         known: faults that the files have shown; what follows from them is not told again.
         environ: what the child's environment has besides ours: the switch of the plugin for a routed model.
     """
-    return audit_models(config, [list(tensors)], python, folder=folder, known=known, environ=environ, seconds=seconds)[
-        0
-    ]
+    rows = list(tensors)
+    return audit_models(config, [rows], python, folder=folder, known=[known], environ=environ, seconds=seconds)[0]
 
 
 def audit_models(
@@ -71,11 +70,11 @@ def audit_models(
     python: str,
     *,
     folder: Path | None = None,
-    known: Sequence[Fault] = (),
+    known: Sequence[Sequence[Fault]] = (),
     environ: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> list[Asked]:
-    """As :func:`audit_model`, for several lists of tensors under one configuration: vLLM starts once."""
+    """As :func:`audit_model`, for several lists under one configuration: vLLM starts once. ``known``: faults for each list."""
     with tempfile.TemporaryDirectory(prefix="hybridctl-audit-") as made:
         place = Path(made)
         _small_files(folder, place)
@@ -93,7 +92,9 @@ def audit_models(
             said, problem = Child(argv, made, own).documents(seconds)
         except ChildError as error:
             return [Asked(unknown=str(error)) for _ in lists]
-    answers = [_asked(answer, tensors, json.loads(config), known) for answer, tensors in zip(said, lists, strict=False)]
+    told = known or [()] * len(lists)
+    rows = zip(said, lists, told, strict=False)
+    answers = [_asked(answer, tensors, json.loads(config), faults) for answer, tensors, faults in rows]
     why = next((a.unknown for a in answers if a.unknown), "") or problem or "no answer"
     return answers + [Asked(unknown=why) for _ in range(len(lists) - len(answers))]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,8 +15,19 @@ PROJECTION = "linear_proj.weight"
 PREFIX = "linear_"
 
 
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+_SHOWN = 12
+
+
 class WeightError(UsageError):
-    """A checkpoint whose operator weights don't fit its ``hybrid_config``."""
+    """A checkpoint whose tensors don't fit its ``hybrid_config``, or the rules for their names."""
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names by pattern, layers and experts as ``*``: ``model.layers.*.mlp.up_proj.weight (28), …``."""
+    found = Counter(_NUMBER.sub("*", name) for name in names)
+    rows = [f"{pattern} ({count})" for pattern, count in found.items()]
+    return ", ".join(rows[:_SHOWN]) + (f" and {len(rows) - _SHOWN} more patterns" if len(rows) > _SHOWN else "")
 
 
 def rename(name: str, targets: frozenset[str], packed: Mapping[str, list[str]]) -> str:
@@ -88,9 +101,8 @@ class OperatorWeights:
 
     def check(self) -> None:
         """Every projection that the configuration asks for must have been in the checkpoint."""
-        missing = sorted(set(self.wanted) - self.loaded)
+        missing = [name for name in self.wanted if name not in self.loaded]
         if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise WeightError(
-                f"the checkpoint has no {missing[0]}{more}, which hybrid_config.linear_feature_size asks for"
+                f"the checkpoint has no {listing(missing)}, which hybrid_config.linear_feature_size asks for"
             )
