@@ -77,6 +77,13 @@ def lookup(name: str) -> Gpu | None:
     return _lookup(name[:_LONGEST])
 
 
+def variants(gpu: Gpu) -> list[Gpu]:
+    """The cards of the table whose names go on where this one ends, smallest memory first: H100 PCIe and H100 NVL for H100."""
+    begin = _words(gpu.name)
+    found = {g for words, g in _table().items() if words[: len(begin)] == begin and g.memory_gib is not None}
+    return sorted(found, key=lambda g: (g.memory_gib or 0.0, g.name))
+
+
 def vendor_of(name: str) -> str | None:
     """The maker by the words of the name, for a GPU that the table does not know too."""
     found = lookup(name)
