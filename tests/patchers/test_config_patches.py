@@ -127,6 +127,9 @@ def test_only_a_text_only_checkpoint_loses_the_class_of_the_vision_model(
     text = json.dumps({"architectures": ["Qwen3_5ForConditionalGeneration"], **document})
     made = patch(text, Versions("0.32.0", "5.19.0"))
     assert made.document["architectures"] == [written]
+    older = patch(text, Versions("0.26.0", "5.2.0"))  # which has the class of the vision model only
+    assert older.document["architectures"] == ["Qwen3_5ForConditionalGeneration"]
+    assert bool(older.warnings) == (written == "Qwen3_5ForCausalLM")
 
 
 def test_other_models_and_second_runs_are_left_alone() -> None:
@@ -194,18 +197,3 @@ def test_any_member_can_be_taken_out(document: dict[str, Any], data: st.DataObje
 
 def test_a_missing_newline_at_the_end_is_shown() -> None:
     assert unified("c", "{}", '{"a": 1}').endswith('+{"a": 1}\n\\ No newline at end of file\n')
-
-
-@pytest.mark.parametrize(
-    ("document", "written"),
-    [
-        ({"model_type": "qwen3_5_text"}, "Qwen3_5ForCausalLM"),
-        ({"model_type": "qwen3_5", "text_config": {}}, "Qwen3_5ForConditionalGeneration"),
-    ],
-)
-def test_a_text_only_checkpoint_gets_the_text_class(document: dict[str, Any], written: str) -> None:
-    text = json.dumps({"architectures": ["Qwen3_5ForConditionalGeneration"], **document})
-    assert patch(text, Versions("0.32.0", "5.19.0")).document["architectures"] == [written]
-    older = patch(text, Versions("0.26.0", "5.2.0"))  # which has the class of the vision model only
-    assert older.document["architectures"] == ["Qwen3_5ForConditionalGeneration"]
-    assert bool(older.warnings) == (written == "Qwen3_5ForCausalLM")
