@@ -81,7 +81,6 @@ def prepare(
     from hybridctl.errors import EXIT_FINDINGS, UsageError
     from hybridctl.output import Output
     from hybridctl.patchers import plan as planning
-    from hybridctl.patchers import source as sources
 
     out = Output("quiet" if quiet else "json" if as_json else "human")
     if materialize not in ("link", "hardlink", "copy"):
@@ -96,7 +95,7 @@ def prepare(
         _undo(out, model, folder, output)
         return
     versions, target, notes = _versions(python, vllm)
-    found = sources.find(model, revision)
+    found = _found(model, revision)
     plan = planning.make(found, versions, routing, folder, materialize, force, tp)  # type: ignore[arg-type]
     if target is not None:
         plan.plugins = target.allowlist(None)
@@ -113,6 +112,21 @@ def prepare(
             raise typer.Exit(EXIT_FINDINGS)
         return
     _write(out, plan, revision)
+
+
+def _found(model: str, revision: str | None) -> Source:
+    """The checkpoint. Of a folder that can't be read through, all that its files show is told, not the first fault alone."""
+    from hybridctl.errors import HybridctlError, UsageError
+    from hybridctl.patchers import source as sources
+    from hybridctl.patchers.audit import told_of_files
+
+    try:
+        return sources.find(model, revision)
+    except HybridctlError as error:
+        told = told_of_files(Path(model)) if Path(model).is_dir() else ""
+        if not told:
+            raise
+        raise UsageError(f"{error}; audit: {told}", error.hint) from error
 
 
 def _versions(python: str | None, vllm: str | None) -> tuple[Versions, Target | None, list[str]]:

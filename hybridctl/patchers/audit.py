@@ -41,13 +41,16 @@ class Audit:
 
     @property
     def stops(self) -> bool:
-        """Whether the checkpoint is refused: faults, and a vLLM here that was asked. Without one, faults are told only."""
-        return bool(self.faults and self.model_class)
+        """Whether the checkpoint is refused: any fault where a vLLM was asked, else one that is certain from the files alone."""
+        return bool(self.faults) if self.model_class else any(fault.certain for fault in self.faults)
 
     @property
     def summary(self) -> str:
         asked = f"names and shapes asked of vLLM's {self.model_class}" if self.model_class and not self.unknown else ""
-        how = asked or f"from files alone, vLLM's own model was not asked ({self.unknown})"
+        how = asked or (
+            f"from files alone, vLLM's own model was not asked ({self.unknown}): "
+            "not judged are tensors that all layers lack, that no model takes, or whose shape is wrong in all layers"
+        )
         count = f"{len(self.faults)} fault" + "s" * (len(self.faults) != 1) if self.faults else "nothing found"
         return f"{count}; {self.tensors} tensors, {how}"
 
@@ -86,13 +89,17 @@ def audit_prepared(
         OSError: the folder can't be read.
     """
     own = audit_files(folder)[0] if folder else []
+    whole = not any(fault.id in _PARTIAL for fault in own)
     architecture = next(iter(read_config(config).architectures), "").removeprefix(PREFIX)
     found = candidates((t.name for t in inventory.tensors), architecture)
 
     def tried(choices: list[tuple[NameRule, ...]]) -> list[tuple[Audit, tuple[NameRule, ...]]]:
         lists = [[replace(t, name=renamed(t.name, rules)) for t in inventory.tensors] for rules in choices]
         known = [
-            own + audit_headers(config, rows, versions, model, tensor_parallel, other_quant_file=other_quant_file)
+            own
+            + audit_headers(
+                config, rows, versions, model, tensor_parallel, other_quant_file=other_quant_file, whole=whole
+            )
             for rows in lists
         ]
         if python is None:
@@ -115,6 +122,21 @@ def audit_prepared(
     return min([first, *answered], key=lambda row: (sum(len(f.evidence) for f in row[0].faults), len(row[1])))
 
 
+def told_of_files(folder: Path) -> str:
+    """The faults of a folder's files on one line, by name; empty where there are none. For a folder that can't be read further."""
+    faults = audit_files(folder)[0]
+    if not (folder / CONFIG).is_file():
+        faults.append(_no_config())
+    return "; ".join(f"{fault.id}: {fault.what}" for fault in faults)
+
+
+def _no_config() -> Fault:
+    return Fault(
+        "config-missing", f"there is no {CONFIG}", (CONFIG,), CONFIG, "nothing tells what the weights are",
+        f"hf download OWNER/NAME {CONFIG}",
+    )  # fmt: skip
+
+
 def audit(folder: Path, versions: Versions, tensor_parallel: int = 1) -> list[Fault]:
     """The faults of a local checkpoint, as its files show them. Of weight files only the headers are read.
 
@@ -125,11 +147,7 @@ def audit(folder: Path, versions: Versions, tensor_parallel: int = 1) -> list[Fa
     faults, tensors = audit_files(folder)
     path = folder / CONFIG
     if not path.is_file():
-        return [
-            *faults,
-            Fault("config-missing", f"there is no {CONFIG}", (CONFIG,), CONFIG, "nothing tells what the weights are",
-                  f"hf download OWNER/NAME {CONFIG}"),
-        ]  # fmt: skip
+        return [*faults, _no_config()]
     if any(fault.file == CONFIG for fault in faults):  # a pointer
         return faults
     others = any((folder / name).is_file() for name in OTHER_QUANT_FILES)

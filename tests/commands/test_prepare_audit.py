@@ -78,13 +78,41 @@ def test_what_vllm_would_not_take_is_shown_and_refused(run: Run, model: Path, tm
     assert len(overlays_made(tmp_path)) == 1
 
 
-def test_without_vllm_faults_of_the_files_are_told(run: Run, model: Path) -> None:
+def test_without_vllm_faults_that_any_reader_meets_stop_it(run: Run, model: Path, tmp_path: Path) -> None:
     put(model, {"model.safetensors": shard(LAYERS[:3])})
-    code, told = run(None, model, "--dry-run", "--json")
+    code, told = run(None, model, "--json")
     audit = json.loads(told)["audit"]
-    assert code == 0
+    assert code == 1
     assert [(f["id"], f["evidence"]) for f in audit["faults"]] == [("layer-missing", ["model.layers.3"])]
     assert audit["unknown"]
+    assert overlays_made(tmp_path) == []
+    code, told = run(None, model, "--force")
+    assert code == 0
+    assert "not judged are tensors that all layers lack" in told
+
+
+def test_without_vllm_what_depends_on_the_release_is_told_only(run: Run, model: Path) -> None:
+    index = {"weight_map": dict.fromkeys(LAYERS[:3], "model.safetensors")}
+    put(model, {"model.safetensors.index.json": json.dumps(index).encode()})
+    code, told = run(None, model, "--dry-run", "--json")
+    assert code == 0
+    assert [f["id"] for f in json.loads(told)["audit"]["faults"]] == ["index-lacks-tensor"]
+
+
+def test_a_missing_shard_is_all_that_is_told_of_it(run: Run, model: Path) -> None:
+    (model / "model.safetensors").unlink()
+    put(model, {"model-00001-of-00002.safetensors": shard(LAYERS[:2])})
+    code, told = run(None, model, "--dry-run", "--json")
+    assert code == 1
+    assert [f["id"] for f in json.loads(told)["audit"]["faults"]] == ["shard-missing"]
+
+
+def test_a_folder_that_can_not_be_read_through_is_told_with_all_its_faults(model: Path) -> None:
+    put(model, {"model.safetensors": shard(LAYERS)[:-9], "model.safetensors.index.json": b"{"})
+    with pytest.raises(
+        UsageError, match=r"audit: index-unreadable: .*; shard-truncated: model\.safetensors is cut off"
+    ):
+        command._found(str(model), None)
 
 
 def test_a_vllm_that_gives_no_answer_is_no_all_clear(run: Run, model: Path) -> None:

@@ -444,7 +444,7 @@ FAULTS: dict[str, Seed] = {
         "qwen3_next_fp8", "ignore-list-split-names", f"{L}.0.linear_attn.in_proj_qkv", _split_list
     ),
     "renamed-everywhere": Seed(
-        "qwen3", "tensor-unexpected", f"{L}.0.self_attn.out_proj.weight", _rename("o_proj", "out_proj"), needs_vllm=True
+        "qwen3", "tensor-renamed", f"{L}.0.self_attn.out_proj.weight", _rename("o_proj", "out_proj"), needs_vllm=True
     ),
     "missing-everywhere": Seed(
         "qwen3_next", "tensor-missing", f"{L}.2.linear_attn.A_log", _drop("linear_attn.A_log"), needs_vllm=True
@@ -460,7 +460,7 @@ FAULTS: dict[str, Seed] = {
         "llama", "tensor-incomplete", f"{L}.0.mlp.gate_up_proj.weight", _drop("mlp.up_proj"), needs_vllm=True
     ),
     "router-renamed": Seed(
-        "qwen3_next", "tensor-missing", f"{L}.0.mlp.gate.weight", _rename("mlp.gate.", "mlp.router."), needs_vllm=True
+        "qwen3_next", "tensor-renamed", f"{L}.0.mlp.router.weight", _rename("mlp.gate.", "mlp.router."), needs_vllm=True
     ),
     "feed-forward-fused": Seed("qwen3", "wrong-shape", f"{L}.0.mlp.gate_up_proj.weight", _gate_up, needs_vllm=True),
 }  # fmt: skip
