@@ -27,7 +27,7 @@ pytestmark = [
 ]
 HERE = Path(__file__).parents[1]
 PROMPT = "def fibonacci(n):\n    if n < 2:\n        return n\n"
-START = 600.0
+START = 900.0
 
 
 def tiny(folder: Path, family: str) -> Path:
