@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
@@ -143,8 +144,15 @@ def test_hostile_repositories(start: Start, tmp_path: Path, files: dict[str, byt
 def test_nothing_in_the_cache_and_no_hub(tmp_path: Path) -> None:
     made = prepare(tmp_path, None, HF_HUB_OFFLINE="1")
     assert made.returncode == 2 and "not in the cache" in made.stderr
-    scope = prepare(tmp_path, None, VLLM_USE_MODELSCOPE="true")
-    assert scope.returncode == 2 and "pip install modelscope" in scope.stderr
+
+
+def test_modelscope_is_asked_for_and_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setenv("VLLM_USE_MODELSCOPE", "true")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "modelscope" else found(name))
+    with pytest.raises(UsageError, match="no package modelscope here") as raised:
+        source.find("a/m")
+    assert raised.value.hint == "pip install modelscope"
 
 
 def test_a_disk_that_is_too_small(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
