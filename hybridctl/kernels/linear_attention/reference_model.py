@@ -15,24 +15,35 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hybridctl.kernels.linear_attention.routing import Routing, hybrid_attention
+from hybridctl.kernels.linear_attention.routing import Routing, entropy_scores, hybrid_attention, route
 
 MODEL_TYPES = ("qwen3", "qwen2", "llama", "mistral")
 INTERFACE = "hybridctl_reference"
-# Values of hybrid_config's layer_types that take part in routing; a layer of any other type stays full attention.
-ROUTED_LAYER_TYPES = ("hybrid_attention", "linear_attention")
+# Values of hybrid_config's layer_types: routed by the thresholds, linear at every position; any other is full attention.
+ROUTED_LAYER_TYPES = ("hybrid_attention", "hybrid")
+LINEAR_LAYER_TYPES = ("linear_attention", "linear")
 _OWN = re.compile(r"(?:^|\.)layers\.(\d+)\.self_attn\.(linear_proj\.weight|linear_head_gate)$")
 
 
 @dataclass
 class LayerPlan:
-    """What one layer does: its routing (None: full attention only), its tensors, a mask to replay, the mask that was used."""
+    """What one layer does: its routing (None: full attention only), its tensors, a mask to replay, the mask that was used.
+
+    ``unruled``: the configuration's rule is not known here (compute units), so there must be a mask to replay.
+
+    ``own`` is the mask that the routing gives for the same q and k, also where another is replayed; ``margins`` are the distances
+    from the entropy threshold where the two differ, infinite where entropy does not decide. Both only while ``watch`` is set.
+    """
 
     routing: Routing | None = None
     linear_proj: Tensor | None = None
     gate: Tensor | None = None
     replay: Tensor | None = None
     used: Tensor | None = None
+    unruled: bool = False
+    watch: bool = False
+    own: Tensor | None = None
+    margins: Tensor | None = None
 
 
 @dataclass
@@ -74,6 +85,8 @@ def _attention(
     if query.shape[0] != 1 or query.shape[2] != key.shape[2]:
         raise ValueError("the reference takes one whole sequence at a time, without a cache")
     replay = plan.replay
+    if replay is None and plan.unruled:
+        raise ValueError("compute units: replay a recorded mask instead")
     if replay is None and plan.routing is None:
         replay = torch.zeros(key.shape[2], key.shape[1], dtype=torch.bool, device=key.device)
     out, plan.used = hybrid_attention(
@@ -84,7 +97,22 @@ def _attention(
         linear_head_gate=plan.gate,
         scale=scaling,
     )
+    if plan.watch and plan.routing is not None:
+        _watch(plan, query[0].transpose(0, 1), key[0].transpose(0, 1), scaling)
     return out[None], None
+
+
+def _watch(plan: LayerPlan, query: Tensor, key: Tensor, scaling: float) -> None:
+    assert plan.routing is not None
+    assert plan.used is not None
+    plan.own = route(query, key, plan.routing, scale=scaling)
+    differ = plan.own != plan.used
+    plan.margins = torch.full((int(differ.sum()),), torch.inf)
+    begin, end = plan.routing.flash_below, plan.routing.linear_from
+    for i, (position, group) in enumerate(differ.nonzero().tolist()):
+        if plan.routing.band == "entropy_based" and position >= begin and (end is None or position < end):
+            score = entropy_scores(query, key, [position], scale=scaling)[0, group]
+            plan.margins[i] = (score - plan.routing.entropy_threshold).abs()
 
 
 def rename_linear(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
@@ -158,23 +186,37 @@ def _with_plans(
     model: Any, config: Mapping[str, Any] | None, tensors: Mapping[str, Tensor], dtype: torch.dtype
 ) -> Reference:
     hybrid: Mapping[str, Any] = (config if config is not None else getattr(model.config, "hybrid_config", None)) or {}
-    routing = Routing.from_config(hybrid) if hybrid else None
     kinds = hybrid.get("layer_types")
+    gates = hybrid.get("linear_head_gate")
     own = _operator_tensors(tensors)
     reference = Reference(model)
     device = next(model.parameters()).device
     for i, layer in enumerate(model.model.layers):
-        part = kinds is None or kinds[i] in ROUTED_LAYER_TYPES
-        plan = LayerPlan(routing=routing if part else None)
-        if routing is not None and part:
+        kind = None if kinds is None else kinds[i]
+        part = bool(hybrid) and kind in (None, *ROUTED_LAYER_TYPES, *LINEAR_LAYER_TYPES)
+        plan = LayerPlan(unruled=part and hybrid.get("compute_units") is not None)
+        if part and not plan.unruled:
+            plan.routing = _routing_of(hybrid, i, kind)
+        if part:
             proj, gate = own.get((i, "linear_proj.weight")), own.get((i, "linear_head_gate"))
+            gated = i in gates if isinstance(gates, list) else bool(gates)
             plan.linear_proj = None if proj is None else proj.to(device, dtype)
-            plan.gate = None if gate is None or not hybrid.get("linear_head_gate") else gate.to(device, dtype)
-            if hybrid.get("linear_head_gate") and gate is None:
+            plan.gate = None if gate is None or not gated else gate.to(device, dtype)
+            if gated and gate is None:
                 raise ValueError(f"layer {i} has no self_attn.linear_head_gate, which hybrid_config asks for")
         layer.self_attn.hybridctl_plan = plan
         reference.layers.append(plan)
     return reference
+
+
+def _routing_of(hybrid: Mapping[str, Any], layer: int, kind: str | None) -> Routing:
+    """The routing of one layer that takes part."""
+    heads = hybrid.get("linear_heads")
+    if isinstance(heads, list) and any(isinstance(each, list) for each in heads):
+        hybrid = {**hybrid, "linear_heads": heads[layer]}
+    if kind in LINEAR_LAYER_TYPES:
+        hybrid = {**hybrid, "thresholds": {"flash": 0, "linear": 0}}
+    return Routing.from_config(hybrid)
 
 
 def _read(folder: Path) -> dict[str, Tensor]:

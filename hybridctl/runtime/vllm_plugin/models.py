@@ -18,6 +18,7 @@ from vllm.model_executor.models.interfaces import HasInnerState, IsHybrid
 from hybridctl.runtime.vllm_plugin import keep_kv, proof
 from hybridctl.runtime.vllm_plugin.counters import COUNTERS
 from hybridctl.runtime.vllm_plugin.layers import RoutedAttention, wrap
+from hybridctl.runtime.vllm_plugin.permute import Permutation
 from hybridctl.runtime.vllm_plugin.plugin import PREFIX
 from hybridctl.runtime.vllm_plugin.routing import RefusedError, make_dispatcher, state_sizes
 from hybridctl.runtime.vllm_plugin.state import COPY_FUNCTIONS, STATE_DTYPES, state_bytes, state_shapes
@@ -33,21 +34,38 @@ class _Routed:
         super().__init__(vllm_config=vllm_config, prefix=prefix)  # type: ignore[call-arg]
         rank = get_tensor_model_parallel_rank()
         self._dispatcher = make_dispatcher(vllm_config, rank)
-        routed = wrap(self, vllm_config, self._dispatcher)
+        self._wrapped = wrap(self, vllm_config, self._dispatcher)
         COUNTERS.publish = rank == 0
         if rank == 0:
             for line in self._dispatcher.banner():
                 logger.info("[HYBRID] %s", line)
-        _prove(vllm_config, self._dispatcher, routed, rank)
+        _prove(vllm_config, self._dispatcher, self._wrapped.layers, rank)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any:
-        own = OperatorWeights(self, self._dispatcher.groups)
+        order = Permutation(self._wrapped.blocks)
+        own = OperatorWeights(
+            self,
+            self._dispatcher.groups,
+            by_name=self._wrapped.groups,
+            num_kv_heads=self._dispatcher.num_kv_heads,
+            first_head=self._first_head(),
+            change=order.take,
+        )
         loaded = super().load_weights(own.take(weights))  # type: ignore[misc]
         own.check()
+        order.check()
         if own.renamed:
             old, new = next(iter(own.renamed.items()))
             logger.info("[HYBRID] %d tensors renamed, such as %s → %s", len(own.renamed), old, new)
         return loaded if loaded is None else loaded | own.loaded
+
+    def _first_head(self) -> int:
+        """The first query head of this rank within its KV group, where several ranks share one group; else 0."""
+        made = self._dispatcher
+        layer = next(iter(self._wrapped.layers.values()))
+        heads = layer.num_heads // layer.num_kv_heads
+        sharing = max(made.tp_size // made.num_kv_heads, 1)
+        return int(made.tp_rank % sharing * heads)
 
     @classmethod
     def get_mamba_state_dtype_from_config(cls, vllm_config: Any) -> Any:
@@ -72,14 +90,16 @@ def _prove(vllm_config: Any, dispatcher: Any, routed: dict[str, RoutedAttention]
     for name, layer in routed.items():
         backend = layer.attn_backend
         sizes = state_sizes(dispatcher, layer.head_size)
+        state = layer.linear_state is not None
         layers[name] = {
             "backend": f"{backend.__module__}.{backend.__qualname__}",
             "layer": layer.routing.layer,
             "route": str(dispatcher.routes[layer.routing.route]),
-            "state_bytes": state_bytes(layer.num_kv_heads, *sizes),
+            "groups": [dispatcher.groups[g] for g in layer.routing.groups],
+            "state_bytes": state_bytes(layer.num_kv_heads, *sizes) if state else 0,
             "frees_from": layer.routing.pages_end,
         }
-    states = {layer.linear_state.layer_name for layer in routed.values()}
+    states = {layer.linear_state.layer_name for layer in routed.values() if layer.linear_state is not None}
     proof.write_layers(
         vllm_config.parallel_config.rank,
         {

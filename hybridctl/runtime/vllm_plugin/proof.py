@@ -2,7 +2,8 @@
 
 ``registered-<pid>.json`` when a process has registered the plugin, ``layers-<rank>-<pid>.json`` when a worker holds a routed model.
 Keys: schema_version, pid, ppid, process (the name vLLM gave it), vllm; the latter also role, rank, tp_rank, tp_size, device, model,
-architecture, keep_kv, banner (lines), layers {layer name: {backend, state_bytes, frees_from}}, untouched [layer names].
+architecture, keep_kv, banner (lines), layers {layer name: {backend, layer, route, groups, state_bytes,
+frees_from}}, where a layer may be in parts, untouched [layer names].
 """
 
 from __future__ import annotations

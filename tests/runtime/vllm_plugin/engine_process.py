@@ -1,4 +1,7 @@
-"""Run an engine in processes of its own: engine_process.py MODEL PROMPTS.json ANSWERS.json SETTINGS TOKENS."""
+"""Run an engine in processes of its own: engine_process.py MODEL PROMPTS.json ANSWERS.json SETTINGS TOKENS.
+
+Beside the answers it leaves ANSWERS.masks: of each worker (known, masks, band) as a Recorder has them.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,43 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import Any
+
+
+def start(worker: Any) -> None:
+    """In a worker: record what it does."""
+    from recording import Recorder
+
+    from hybridctl.runtime.vllm_plugin import record
+
+    runner = worker.model_runner
+    config = runner.model_config
+    record.hook = Recorder(
+        lambda: runner.input_batch.req_ids, config.hf_text_config.num_hidden_layers, config.get_total_num_kv_heads()
+    )
+
+
+def stop(worker: Any) -> Any:
+    """In a worker: what was recorded."""
+    from hybridctl.runtime.vllm_plugin import record
+
+    made: Any = record.hook
+    return made.known, made.masks, made.band
 
 
 def main() -> None:
+    import torch
     from vllm import LLM
     from vllm_harness import answer, greedy
 
     model, prompts, answers, settings, tokens = sys.argv[1:]
     llm = LLM(model, **json.loads(settings))
+    llm.collective_rpc(start)
     params = greedy(int(tokens))
     given = [{"prompt_token_ids": p} for p in json.loads(Path(prompts).read_text(encoding="utf-8"))]
     rounds = [llm.generate(given, params, use_tqdm=False) for _ in range(2)]
     done = [dataclasses.asdict(answer(each)) for outputs in rounds for each in outputs]
+    torch.save(llm.collective_rpc(stop), Path(answers).with_suffix(".masks"))
     Path(answers).write_text(json.dumps(done), encoding="utf-8")
 
 

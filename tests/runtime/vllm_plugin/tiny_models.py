@@ -96,6 +96,9 @@ def make_model(
             layer.self_attn.linear_proj = torch.nn.Module()
             weight = torch.randn(groups, size, head_size) * 0.5 * head_size**-0.5
             layer.self_attn.linear_proj.weight = torch.nn.Parameter(weight)
+    gate = (hybrid_config or {}).get("linear_head_gate")
+    for layer in gate if isinstance(gate, list) else range(layers) if gate else ():
+        model.model.layers[layer].self_attn.linear_head_gate = torch.nn.Parameter(torch.randn(heads))
     model.save_pretrained(folder)
     path = folder / "config.json"
     written = json.loads(path.read_text(encoding="utf-8"))

@@ -24,6 +24,7 @@ class Answer:
     tokens: list[int]
     logprobs: list[float]
     cached: int = 0
+    request: str = ""
 
 
 @dataclass
@@ -90,6 +91,7 @@ class Engine:
         while front.has_unfinished_requests():
             done += [answer(each) for each in front.step() if each.finished]
             steps += 1
+            assert steps < 5000, "nothing moves any more"
             after(steps)
         return done
 
@@ -107,7 +109,7 @@ def answer(output: Any) -> Answer:
     first = output.outputs[0]
     tokens = list(first.token_ids)
     logprobs = [d[t].logprob for t, d in zip(tokens, first.logprobs, strict=True)]
-    return Answer(list(output.prompt_token_ids), tokens, logprobs, output.num_cached_tokens or 0)
+    return Answer(list(output.prompt_token_ids), tokens, logprobs, output.num_cached_tokens or 0, output.request_id)
 
 
 @contextmanager
