@@ -48,8 +48,10 @@ class RoutedCPUBuilder(CPUAttentionMetadataBuilder):
         self.prompts = PromptLengths() if self.dispatcher.config.route_by == "prompt_length" else None
         if self.dispatcher.by_value:
             require_room(vllm_config)
-        # Of several builders in a process one speaks.
-        self.log = SelectionLog(logger.info, self.dispatcher.routes) if any(r.last for r in routings) else None
+        self.log = None
+        for routing in routings:
+            if routing.tells:  # of several builders in a process one speaks
+                self.log = routing.log = SelectionLog(logger.info, self.dispatcher.routes)
 
     def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> Any:
         common, rows = common_attn_metadata, common_attn_metadata.num_reqs
@@ -186,10 +188,12 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):
         mask = band.linear(scores)
         if record.hook is not None:
             record.scores = scores
-        share = layer.routing.share
+        share, log = layer.routing.share, layer.routing.log
         linear = float(mask.float().mean(1).sum())
         COUNTERS.add("linear", linear, share)
         COUNTERS.add("flash", len(mask) - linear, share)
+        if log is not None:
+            log.band(len(mask) - round(linear), round(linear))
         return mask
 
     def _flash(

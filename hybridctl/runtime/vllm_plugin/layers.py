@@ -11,7 +11,9 @@ from vllm.model_executor.models.utils import extract_layer_index
 from vllm.v1.attention.backend import AttentionType
 from vllm.v1.kv_cache_interface import AttentionSpec
 
+from hybridctl.runtime.compute_unit import ENTROPY, FLASH
 from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
+from hybridctl.runtime.selection_log import SelectionLog
 from hybridctl.runtime.vllm_plugin import keep_kv
 from hybridctl.runtime.vllm_plugin.backends import routed_backend
 from hybridctl.runtime.vllm_plugin.kv_spec import KeptKVSpec, RoutedKVSpec
@@ -27,7 +29,8 @@ class LayerRouting:
 
     Attributes:
         route: its place in the plans of ``dispatcher``.
-        layer: its index in the model; ``last`` is True for the last routed layer.
+        layer: its index in the model; ``last`` is True for the last routed layer, which runs after all others; ``tells`` for the
+            one that speaks of what entropy decides, or of where kernels change, to ``log``.
         groups: the local KV groups that it holds, in order; ``share`` what part that is of the layer's.
         pages_end: from this position on it has no K/V pages; None: it keeps them all.
         value_size: D_v. The columns of a value beyond are zero in the state's answers.
@@ -47,6 +50,8 @@ class LayerRouting:
     projection: torch.Tensor | None = None
     gate: torch.Tensor | None = None
     last: bool = False
+    tells: bool = False
+    log: SelectionLog | None = None
 
 
 class RoutedAttention(Attention):
@@ -99,7 +104,12 @@ def wrap(model: torch.nn.Module, vllm_config: Any, dispatcher: HybridAttentionDi
     indices = {layer.routing.layer for layer in made.layers.values()}
     if missing := [i for i in dispatcher.layers if is_routed(dispatcher, i) and i not in indices]:
         raise RefusedError(f"layer {missing[0]} has no attention that can be routed", "serve with --no-hybrid")
-    list(made.layers.values())[-1].routing.last = True
+    routings = [layer.routing for layer in made.layers.values()]
+    routings[-1].last = True
+    kernels = [dispatcher.routes[routing.route].kernels for routing in routings]
+    by_entropy = [routing for routing, each in zip(routings, kernels, strict=True) if ENTROPY in each]
+    moving = [routing for routing, each in zip(routings, kernels, strict=True) if each != {FLASH}]
+    (by_entropy or moving)[-1].tells = True
     return made
 
 

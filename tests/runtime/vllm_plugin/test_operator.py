@@ -12,7 +12,8 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from recording import Replay, assert_replays, recorded
+import torch
+from recording import Masked, Replay, assert_replays, recorded
 from vllm_harness import Answer, Engine, count_preemptions, difference, engine, prompts_of
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
@@ -42,6 +43,17 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, dict[str, 
     ),
     "band for ever": ("qwen3", {**BAND, "thresholds": {"flash": T, "linear": None}}, {}, {"ends": BAND}),
     "gate": ("qwen3", {**AT, "linear_head_gate": True}, {}, {"gate off": {**AT, "linear_head_gate": False}}),
+    "layer types": (
+        "qwen3",
+        {**BAND, "layer_types": ["hybrid_attention", "full_attention", "linear_attention"]},
+        {},
+        {
+            "full and linear exchanged": {
+                **BAND,
+                "layer_types": ["hybrid_attention", "linear_attention", "full_attention"],
+            }
+        },
+    ),
     "everything": (
         *("qwen3", {**BAND, "linear_head_ratio": 0.5, "linear_head_gate": [1], "linear_feature_size": 32}),
         {"groups": 4, "heads": 8},
@@ -78,8 +90,9 @@ def stress(vllm: Engine, tokens: int) -> list[Answer]:
 
 def both_kernels(done: Replay) -> None:
     """Each layer sends 10 to 90 % of the band to each kernel."""
-    for flash, linear in zip(done.band["flash"], done.band["linear"], strict=True):
-        assert 0.1 <= linear / (flash + linear) <= 0.9, done.band
+    shares = [linear / (flash + linear) for flash, linear in zip(*done.band.values(), strict=True) if flash + linear]
+    assert shares
+    assert all(0.1 <= share <= 0.9 for share in shares), done.band
 
 
 @pytest.mark.parametrize("name", cases())
@@ -106,6 +119,25 @@ def test_compiled_in_whole_prompts(tiny: Make, reference: Make) -> None:
     with engine(model, enforce_eager=False) as vllm, recorded(vllm) as recorder:
         answers = vllm.generate(prompts_of(LENGTHS), 24)
     assert_replays(answers, recorder, reference(model))
+
+
+def test_what_entropy_decides_is_told(tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hybridctl.runtime.vllm_plugin import backend_cpu
+    from hybridctl.runtime.vllm_plugin.counters import COUNTERS
+
+    lines: list[str] = []
+    monkeypatch.setattr(backend_cpu.logger, "info", lambda text, *given: lines.append(text % given if given else text))
+    before = dict(COUNTERS.counts)
+    family, config, settings, _ = CASES["everything"]
+    with engine(tiny(family, config, **settings)) as vllm, recorded(vllm) as recorder:
+        vllm.generate(prompts_of((150,)), 2)
+    told = {line.partition(" (×")[0] for line in lines if line.startswith("[HYBRID] Selected kernel")}
+    kinds = ("flash", "flash (entropy fallback)", "linear (low entropy)")
+    assert told == {f"[HYBRID] Selected kernel: {kind}" for kind in kinds}
+    # 151 tokens in 3 layers; half of the KV groups may be linear, and from position 64 on entropy decides.
+    added = {kernel: count - before[kernel] for kernel, count in COUNTERS.counts.items()}
+    linear = sum(recorder.band["linear"]) / 4
+    assert added == pytest.approx({"flash": 3 * 151 - linear, "linear": linear, "absorb": 3 * 64 / 2})
 
 
 GROUPS = {
@@ -157,3 +189,64 @@ def test_pages_kept_on_request(tiny: Make, reference: Make, monkeypatch: pytest.
         assert {type(g.kv_cache_spec).__name__ for g in vllm.groups} == {"FullAttentionSpec", "StateSpec"}
         answers = vllm.generate(prompts_of(LENGTHS), 16)
     assert_replays(answers, recorder, reference(model))
+
+
+UNITS = [
+    {"name": "early", "kernel": "flash_attn", "layout": "contiguous", "condition": f"position < {T}"},
+    {"name": "heads", "kernel": "flash", "condition": "layer == 0 and head == 1 or layer == 2 and not head > 0"},
+    {"name": "late", "kernel": "linear_attn", "layout": "compressed", "condition": "seqlen >= 200"},
+    {"name": "busy", "kernel": "flash", "condition": "entropy > 0.9"},
+]
+
+
+def test_units_over_all_names_with_a_default(tiny: Make, reference: Make) -> None:
+    """The same as thresholds and a list of heads, written as units; the reference knows it in the other form only."""
+    model = tiny("qwen3", {"compute_units": UNITS, "default_unit": "linear"})
+    with engine(model, max_num_batched_tokens=96, enable_prefix_caching=True) as vllm, recorded(vllm) as recorder:
+        answers = vllm.generate(prompts_of(LENGTHS), 24) + vllm.generate(prompts_of(LENGTHS), 24)
+    same = {**BAND, "linear_heads": [[0], [0, 1], [1]]}
+    done = assert_replays(answers, recorder, reference(model, same))
+    both_kernels(done)
+    other = {**BAND, "linear_heads": [[1], [0, 1], [0]]}
+    assert difference(answers, reference(model, other)).mismatches >= 100
+
+
+def test_units_with_parts_of_their_own_and_entropy_the_other_way(tiny: Make, reference: Make) -> None:
+    """Three rules in one layer: by entropy, high is linear; linear from 128 on, with flash in between; never linear."""
+    units = [
+        {"name": "early", "kernel": "flash", "condition": f"position < {T} or head == 3"},
+        {
+            "name": "odd",
+            "kernel": "linear",
+            "condition": "head == 1 and position >= 128 and not position in [150, 151]",
+        },
+        {"name": "late", "kernel": "linear", "condition": "head != 1 and (position >= 200 or entropy >= 0.9)"},
+    ]
+    model = tiny("qwen3", {"compute_units": units, "default_unit": "flash"}, groups=4)
+    with engine(model, max_num_batched_tokens=96) as vllm, recorded(vllm) as recorder:
+        kinds = sorted((type(g.kv_cache_spec).__name__, g.kv_cache_spec.num_heads) for g in vllm.groups)
+        assert [k for k in kinds if k[0] != "StateSpec"] == [
+            *(("KeptKVSpec", 1), ("RoutedKVSpec", 1), ("RoutedKVSpec", 2)),
+        ]
+        answers = vllm.generate(prompts_of(LENGTHS), 24)
+    known = reference(model, BAND)
+    masked = Masked(known, recorder, answers)
+    for plan in known.layers:
+        plan.watch = True
+    for each in answers:
+        tokens = [*each.prompt, *each.tokens]
+        logits = masked.logits(tokens)[len(each.prompt) - 1 : -1].float().log_softmax(-1)
+        got = logits.gather(1, torch.tensor(each.tokens)[:, None])[:, 0]
+        assert torch.equal(logits.argmax(-1), torch.tensor(each.tokens))
+        assert float((got - torch.tensor(each.logprobs)).abs().max()) <= 1e-4
+        at = torch.arange(len(tokens) - 1)
+        odd = (at >= 128) & (at != 150) & (at != 151)
+        for plan in known.layers:
+            used, own = plan.used[:-1], plan.own[:-1]
+            assert torch.equal(used[:, 1], odd)
+            assert not used[:, 3].any()
+            band = (at >= T) & (at < 200)
+            assert torch.equal(used[band][:, [0, 2]], ~own[band][:, [0, 2]])
+            assert used[at >= 200][:, [0, 2]].all()
+    for plan in known.layers:
+        plan.watch, plan.own, plan.margins = False, None, None
