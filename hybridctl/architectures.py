@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from hybridctl.flags import Window, read_table
-from hybridctl.versions import VersionSet, parse_condition
+from hybridctl.versions import VersionSet, parse_condition, parse_version
 
 
 def _windows(row: Sequence[str], checked: tuple[str, ...]) -> tuple[Window, ...]:
@@ -83,6 +83,52 @@ def _architectures() -> _Architectures:
         _windows(raw["fallback"], checked),
         _windows(raw["fallback_wide"], checked),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name of a class: how both names begin. ``model_types``: the only ones that it holds for; empty: it holds for all."""
+
+    old: str
+    new: str
+    vllm: str
+    model_types: tuple[str, ...]
+    reason: str
+    source: tuple[str, ...]
+
+    def of(self, name: str) -> str | None:
+        """The class that serves a name; ``None`` for a name that the alias does not speak of."""
+        return self.new + name.removeprefix(self.old) if name.startswith(self.old) else None
+
+    def holds(self, version: VersionSet | None) -> bool | None:
+        return None if version is None else version.within(parse_condition(self.vllm))
+
+
+@lru_cache(maxsize=1)
+def aliases() -> tuple[Alias, ...]:
+    """Every alias of ``recipes/tables/architecture_aliases.toml``."""
+    return tuple(
+        Alias(r["old"], r["new"], r["vllm"], tuple(r["model_types"]), r["reason"], tuple(r["source"]))
+        for r in read_table("architecture_aliases.toml")["alias"]
+    )
+
+
+def alias_targets(known: Iterable[str], vllm: str) -> dict[str, str]:
+    """Names that a release does not register, each with the registered class that stands for it, whatever the model type.
+
+    Args:
+        known: what it registers.
+    """
+    names, version = set(known), parse_version(vllm)
+    found: dict[str, str] = {}
+    for alias in aliases():
+        if alias.model_types or alias.holds(version) is not True:
+            continue
+        for name in sorted(names):
+            old = alias.old + name.removeprefix(alias.new)
+            if name.startswith(alias.new) and old not in names:
+                found[old] = name
+    return found
 
 
 @lru_cache(maxsize=1)

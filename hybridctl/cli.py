@@ -1,59 +1,18 @@
-"""The command line: registers the commands and turns exceptions into one line and an exit code."""
+"""The entry point: turns exceptions into one line and an exit code.
+
+Nothing larger is loaded before :func:`main` runs: a Ctrl-C in the first moments, while the parser of options is loaded, ends as
+quietly as a later one.
+"""
 
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import os
 import sys
-import traceback
-from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import NoReturn
 
-import typer
-
-from hybridctl import __version__
-from hybridctl.errors import EXIT_FAILURE, EXIT_INTERRUPT, EXIT_OK, EXIT_USAGE, HybridctlError
-from hybridctl.output import Output
-
-# Commands live in hybridctl/commands, one module each, with a function register(app). A module loads only what its help needs.
-COMMANDS = ("doctor", "fit", "prepare", "report", "serve", "verify", "kernels", "runbook", "recipes")
-
-# The base of every usage error; which package it lives in differs with the release of typer.
-_CLICK_ERROR: type[Exception] = next(
-    c for c in typer.BadParameter.__mro__ if issubclass(c, Exception) and c.__name__ == "ClickException"
-)
-
-app = typer.Typer(
-    name="hybridctl",
-    help="From a hybrid-attention model's name to a verified vLLM server, and why it fails on the way.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 nothing found, 1 findings, 2 wrong usage, 3 hybridctl failed, 130 interrupted.",
-)
-
-
-def _print_version(value: bool) -> None:
-    if value:
-        Output().write(f"hybridctl {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    del version
-
-
-for _name in COMMANDS:
-    importlib.import_module(f"hybridctl.commands.{_name}").register(app)
-
+from hybridctl.errors import EXIT_FAILURE, EXIT_INTERRUPT, EXIT_PIPE, HybridctlError
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
@@ -61,22 +20,18 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 def main() -> None:
     """Entry point of the ``hybridctl`` script."""
     debug = os.environ.get("HYBRIDCTL_DEBUG") == "1"
-    _mend_streams()
-    if not (columns := os.environ.get("COLUMNS", "")).isascii() or not columns.isdigit():
-        os.environ.pop("COLUMNS", None)  # rich reads every digit of Unicode and fails on some
     try:
-        code = app(standalone_mode=False)
+        _mend_streams()
+        if not (columns := os.environ.get("COLUMNS", "")).isascii() or not columns.isdigit():
+            os.environ.pop("COLUMNS", None)  # rich reads every digit of Unicode and fails on some
+        code = _run()
         sys.stdout.flush()
-        if code == EXIT_INTERRUPT:  # typer makes this of a KeyboardInterrupt
-            raise KeyboardInterrupt
-        sys.exit(code if isinstance(code, int) else EXIT_OK)
+        sys.exit(code)
     except HybridctlError as error:
         if debug:
-            traceback.print_exc()
+            _print_trace()
         _fail(str(error), error.hint, error.exit_code)
-    except _CLICK_ERROR as error:
-        _refuse(error)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         _fail("interrupted", "", EXIT_INTERRUPT)
     except BrokenPipeError:
         _leave_quietly()
@@ -98,36 +53,51 @@ def main() -> None:
         )
 
 
+def _run() -> int:
+    if sys.argv[1:] == ["doctor"]:
+        # The one question that needs a quick answer, and no options that would have to be parsed: what typer loads for that
+        # (pydantic among it) takes longer than to look at the machine.
+        import gc
+
+        from hybridctl.commands._doctor_run import run as doctor
+
+        gc.disable()  # a run of a moment leaves next to nothing to collect, and each look for it walks over all that was loaded
+        try:
+            return doctor()
+        finally:
+            gc.enable()
+    from hybridctl.app import run
+
+    return run()
+
+
+def _print_trace() -> None:
+    import traceback
+
+    traceback.print_exc()
+
+
 def _mend_streams() -> None:
     """Closed streams (``>&-``) swallow what is written, and no character of a help text can fail an encoding."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def _fail(message: str, hint: str, code: int) -> NoReturn:
+    from hybridctl.output import Output
+
     Output().error(message, hint)
     sys.exit(code)
-
-
-def _refuse(error: Any) -> NoReturn:
-    """Wrong usage: one line, where typer would print four. ``hybridctl`` alone asks for the help, which is no error line."""
-    context = getattr(error, "ctx", None)
-    message = error.format_message()
-    if not isinstance(error, typer.BadParameter) and type(error).__name__ == "NoArgsIsHelpError":
-        Output().note(message)
-        sys.exit(EXIT_USAGE)
-    path = context.command_path if context is not None else "hybridctl"
-    _fail(message, f"{path} --help", EXIT_USAGE)
 
 
 def _leave_quietly() -> NoReturn:
     """The reader of our output went away (a pager, head): nothing is left to say, and no second error at exit."""
     _forget_stdout()
-    sys.exit(EXIT_FAILURE)
+    sys.exit(EXIT_PIPE)
 
 
 def _forget_stdout() -> None:

@@ -1,23 +1,20 @@
-"""Where the shipped data lies (inside the wheel, or at the top of a checkout), and how its TOML files are read."""
+"""Where the shipped data lies (inside the wheel, or at the top of a checkout), and how its TOML files are read.
+
+Most starts read compiled copies only, so what it takes to make one (a reader of TOML, temporary files) is loaded where one is made.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
-import tempfile
+import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from hybridctl.errors import BrokenDataError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 @lru_cache(maxsize=1)
@@ -71,36 +68,73 @@ def load_compiled(
     """
     with os.scandir(folder) as scan:
         listing = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in scan if e.name.endswith(suffix))
-    key = hashlib.sha256(repr((str(folder), listing, 5)).encode()).hexdigest()[:24]
-    cached = cache_dir() / "compiled" / f"{folder.name}-{key}.json"
-    try:
-        digest, _, body = cached.read_bytes().partition(b"\n")
-    except OSError:
-        digest = body = b""
-    # A file that was cut short or changed by hand is made anew, whatever its JSON looks like.
-    if body and digest == _digest(body):
-        rows: list[dict[str, Any]] = json.loads(body)
-        return rows
-    rows = [compile_one(folder / name) for name, _, _ in listing if not name.startswith("_")]
-    _keep(cached, json.dumps(rows).encode())
+
+    def compile_all() -> list[dict[str, Any]]:
+        return [compile_one(folder / name) for name, _, _ in listing if not name.startswith("_")]
+
+    rows: list[dict[str, Any]] = _compiled(folder.name, f"{folder} {listing}", compile_all)
     return rows
+
+
+def read_table(name: str) -> dict[str, Any]:
+    """One of the shipped tables, as plain values (a date is text), through a cache as that of :func:`load_compiled`.
+
+    Raises:
+        BrokenDataError: it can't be read as TOML.
+    """
+    path = recipes_dir() / "tables" / name
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise BrokenDataError(f"{name}: {error}") from error
+    table: dict[str, Any] = _compiled(
+        f"tables-{path.stem}", f"{path} {state.st_size} {state.st_mtime_ns}", lambda: read_toml(path)
+    )
+    return table
+
+
+_FORM = 6
+"""Of the compiled copies: those of another form are not read."""
+
+
+def _compiled(name: str, of: str, make: Callable[[], Any]) -> Any:
+    """What ``make`` gives, or the copy of it that an earlier run has kept.
+
+    Args:
+        of: what it was made from; another text, another copy.
+    """
+    head = f"{_FORM} {of}".encode("utf-8", "replace")
+    cached = cache_dir() / "compiled" / f"{name}-{zlib.crc32(head):08x}{zlib.adler32(head):08x}.json"
+    try:
+        found, _, body = cached.read_bytes().partition(b"\n")
+    except OSError:
+        found = body = b""
+    # A file that was cut short or changed by hand is made anew, whatever its JSON looks like.
+    if body and found == _told(head, body):
+        return json.loads(body)
+    body = json.dumps(make(), default=str).encode()
+    _keep(cached, _told(head, body) + b"\n" + body)
+    return json.loads(body)
 
 
 KEPT = 8
 """Compiled copies of one folder that stay in the cache."""
 
 
-def _digest(body: bytes) -> bytes:
-    return hashlib.sha256(body).hexdigest().encode()
+def _told(head: bytes, body: bytes) -> bytes:
+    """The first line of a copy: what it was made from, and a sum over the rest."""
+    return json.dumps([head.decode("utf-8", "replace"), len(body), zlib.crc32(body)]).encode()
 
 
-def _keep(path: Path, body: bytes) -> None:
+def _keep(path: Path, content: bytes) -> None:
+    import tempfile
+
     written = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False, suffix=".tmp") as handle:
             written = handle.name
-            handle.write(_digest(body) + b"\n" + body)
+            handle.write(content)
         Path(written).replace(path)
         # Several installations may share one home: each keeps its own, and only those that nobody wrote lately go.
         same = sorted(path.parent.glob(path.name.rsplit("-", 1)[0] + "-*.json"), key=lambda p: p.stat().st_mtime)
@@ -131,6 +165,10 @@ def toml_table(text: str, name: str) -> dict[str, Any]:
     Raises:
         BrokenDataError: it can't be read as TOML.
     """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         table: dict[str, Any] = tomllib.loads(text)
     except ValueError as error:

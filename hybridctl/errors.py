@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 EXIT_OK, EXIT_FINDINGS, EXIT_USAGE, EXIT_FAILURE, EXIT_INTERRUPT = 0, 1, 2, 3, 130
+EXIT_PIPE = 141
+"""The reader of the output went away: what a shell says of a tool that SIGPIPE ended."""
 
 
 class HybridctlError(Exception):

@@ -6,11 +6,10 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from packaging.version import Version
 
-from hybridctl.data import read_toml, recipes_dir
+from hybridctl.data import read_table as read_table
 from hybridctl.versions import VersionSet, parse_condition
 
 
@@ -66,11 +65,6 @@ class _Table:
 def _table() -> _Table:
     raw = read_table("vllm_flags.toml")
     return _Table(tuple(raw["checked"]), frozenset(raw["switches"]), raw["short"], raw["flags"])
-
-
-def read_table(name: str) -> dict[str, Any]:
-    """A table of ``recipes/tables`` by its file name."""
-    return read_toml(recipes_dir() / "tables" / name)
 
 
 def flag_window(name: str) -> Window | None:

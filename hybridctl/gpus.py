@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from hybridctl.data import read_toml, recipes_dir
+from hybridctl.data import read_table
+from hybridctl.patterns import late
 
 _LONGEST = 200
 _VENDOR_TEXT = """
@@ -25,24 +26,22 @@ _PACKAGING_TEXT = """
 PCIE SXM SXM2 SXM3 SXM4 SXM5 SXM6 NVL DGXS FHHL OAM HBM HBM2 HBM2E HBM3 HBM3E GDDR6 GDDR6X GDDR7 AC LC HGX DGX
 """
 _PACKAGING = frozenset(_PACKAGING_TEXT.split())
-_SIZE = re.compile(r"\b(\d{1,3})\s?(?:GI?B|G)\b", re.IGNORECASE)
-_MIG = re.compile(r"\bMIG\s+\d+[gc][\w.]*?\.(\d+)gb\b.*", re.IGNORECASE)
-_AMD_TARGET = re.compile(r"\bgfx[0-9a-f]{3,4}\b", re.IGNORECASE)
-_NOTE = re.compile(
-    r"\((?:UUID|gfx|nvgpu|[0-9a-f]{8})[^)]*\)?|\(R\)|\(TM\)|[®™]|,?\s*compute capability.*", re.IGNORECASE
-)
+_SIZE = late(r"\b(\d{1,3})\s?(?:GI?B|G)\b", re.IGNORECASE)
+_MIG = late(r"\bMIG\s+\d+[gc][\w.]*?\.(\d+)gb\b.*", re.IGNORECASE)
+_AMD_TARGET = late(r"\bgfx[0-9a-f]{3,4}\b", re.IGNORECASE)
+_NOTE = late(r"\((?:UUID|gfx|nvgpu|[0-9a-f]{8})[^)]*\)?|\(R\)|\(TM\)|[®™]|,?\s*compute capability.*", re.IGNORECASE)
 _GLUED = (
-    (re.compile(r"\b(RTX|GTX|RX|ASCEND)(?=\d)"), r"\1 "),
-    (re.compile(r"\b(\d{4})(TI|SUPER|XTX|XT|D)(?=\W|SUPER|$)"), r"\1 \2 "),
-    (re.compile(r"\bTI(?=SUPER\b)"), "TI "),
+    (late(r"\b(RTX|GTX|RX|ASCEND)(?=\d)"), r"\1 "),
+    (late(r"\b(\d{4})(TI|SUPER|XTX|XT|D)(?=\W|SUPER|$)"), r"\1 \2 "),
+    (late(r"\bTI(?=SUPER\b)"), "TI "),
 )
 _VENDORS = (
-    ("nvidia", re.compile(r"\b(?:nvidia|geforce|tesla|quadro|rtx|gtx|titan|jetson)(?=\b|\d)", re.IGNORECASE)),
-    ("amd", re.compile(r"\b(?:amd|radeon|instinct|mi[23]\d\d[ax]?)\b", re.IGNORECASE)),
-    ("ascend", re.compile(r"\bascend|\bhuawei\b", re.IGNORECASE)),
-    ("intel", re.compile(r"\bintel\b|\barc\b", re.IGNORECASE)),
-    ("tpu", re.compile(r"\btpu\b", re.IGNORECASE)),
-    ("apple", re.compile(r"\bapple\s+m\d", re.IGNORECASE)),
+    ("nvidia", late(r"\b(?:nvidia|geforce|tesla|quadro|rtx|gtx|titan|jetson)(?=\b|\d)", re.IGNORECASE)),
+    ("amd", late(r"\b(?:amd|radeon|instinct|mi[23]\d\d[ax]?)\b", re.IGNORECASE)),
+    ("ascend", late(r"\bascend|\bhuawei\b", re.IGNORECASE)),
+    ("intel", late(r"\bintel\b|\barc\b", re.IGNORECASE)),
+    ("tpu", late(r"\btpu\b", re.IGNORECASE)),
+    ("apple", late(r"\bapple\s+m\d", re.IGNORECASE)),
 )
 
 
@@ -76,6 +75,13 @@ def lookup(name: str) -> Gpu | None:
         name: as a driver or a person writes it, with or without vendor, packaging, size and MIG slice.
     """
     return _lookup(name[:_LONGEST])
+
+
+def variants(gpu: Gpu) -> list[Gpu]:
+    """The cards of the table whose names go on where this one ends, smallest memory first: H100 PCIe and H100 NVL for H100."""
+    begin = _words(gpu.name)
+    found = {g for words, g in _table().items() if words[: len(begin)] == begin and g.memory_gib is not None}
+    return sorted(found, key=lambda g: (g.memory_gib or 0.0, g.name))
 
 
 def vendor_of(name: str) -> str | None:
@@ -147,7 +153,7 @@ def _common(words: tuple[str, ...]) -> Gpu | None:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[tuple[str, ...], Gpu]:
-    document = read_toml(recipes_dir() / "tables" / "gpus.toml")
+    document = read_table("gpus.toml")
     return dict(_rows(document))
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from hybridctl.patterns import late
+
 Plain: TypeAlias = "bool | int | float | str | list[str]"
 
-_BARE = re.compile(r"[^,{}\[\]\n]*")
+_BARE = late(r"[^,{}\[\]\n]*")
 # Bounded: where no colon follows, every place of a long word is tried.
-_KEY = re.compile(r"""\s{0,99}(?:"([^"\n]{0,200})"|'([^'\n]{0,200})'|([\w.-]{1,200}))\s{0,99}[:=]""")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_KEY = late(r"""\s{0,99}(?:"([^"\n]{0,200})"|'([^'\n]{0,200})'|([\w.-]{1,200}))\s{0,99}[:=]""")
+_NUMBER = late(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORDS: dict[str, Any] = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 _MAX_DEPTH, _MAX_ITEMS = 12, 300
 _MAX_NUMBER = 2**63

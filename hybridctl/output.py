@@ -41,6 +41,7 @@ _ASCII = str.maketrans(
         "“": '"',
         "”": '"',
         "•": "-",
+        **dict.fromkeys("█▉▊▋▌▍▎▏▓▒░", "#"),
     }
 )
 
@@ -96,7 +97,8 @@ class Output:
             markup=False,
             emoji=False,
             force_terminal=terminal,
-            no_color=True if "NO_COLOR" in os.environ or not terminal else None,
+            # Without a colour system rich writes no style at all; with no_color alone, bold and dim would stay.
+            color_system=None if "NO_COLOR" in os.environ or not terminal else "auto",
             safe_box=not _encodable(stream),
             soft_wrap=False,
         )

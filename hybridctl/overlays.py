@@ -17,7 +17,8 @@ version::
      "vllm": "0.32.0",                                the release that it was prepared for
      "files": {"config.json": {"size": 812, "sha256": "<64 hex digits>"}}}
 
-``made`` may be missing: how hybridctl made the folder, and the flags that it is served with (:class:`Made`).
+``made`` may be missing: how hybridctl made the folder, and the flags that it is served with (:class:`Made`). ``load`` is there
+where tensors are renamed while they are loaded (:class:`Loading`); config.json then names a class that only the plugin brings.
 
 ``files`` names every file but the manifest, by its path within the folder; ``config.json`` is one of them. Size in bytes, of what a
 link leads to. ``sha256`` is null where nobody computed it.
@@ -60,6 +61,34 @@ class StoredFlag(_Read):
     reason: str
 
 
+class NameRule(_Read):
+    """One renaming of tensors. A rule that matches no tensor is an error.
+
+    Attributes:
+        id: of its row in ``recipes/tables/weight_names.toml``.
+        kind: ``component``: one part of the path between two dots is ``old``; ``prefix``, ``suffix``: that end of the whole name.
+    """
+
+    id: str
+    kind: Literal["component", "prefix", "suffix"]
+    old: str = Field(min_length=1, max_length=256)
+    new: str = Field(max_length=256)
+    reason: str = ""
+
+    @property
+    def shown(self) -> str:
+        """``linear_q_proj → q_proj``."""
+        return f"{self.old} → {self.new or '(nothing)'}"
+
+
+class Loading(_Read):
+    """How the plugin loads an overlay's tensors, in every process."""
+
+    architecture: str = Field(pattern=r"^\w+$")
+    """The class by vLLM's own name."""
+    names: list[NameRule] = Field(min_length=1)
+
+
 class Made(_Read):
     """What ``hybridctl prepare`` did, and what it found, so that a change of either can be told."""
 
@@ -75,6 +104,8 @@ class Made(_Read):
     """Of the checkpoint's files, by name: nanoseconds since 1970 of the last change."""
     patches: list[str]
     flags: list[StoredFlag]
+    summary: str = ""
+    """What the model is and what became of it, in sentences."""
 
 
 class Manifest(_Read):
@@ -88,6 +119,7 @@ class Manifest(_Read):
     vllm: str = Field(min_length=1, max_length=64)
     files: dict[str, OverlayFile]
     made: Made | None = None
+    load: Loading | None = None
 
     @field_validator("files")
     @classmethod

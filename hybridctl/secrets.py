@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hybridctl.patterns import late
+
 HIDDEN = "***"
 # Where none of these stands, nothing is looked for: almost every text.
 _HINT = re.compile(
@@ -13,38 +15,36 @@ _HINT = re.compile(
     re.IGNORECASE,
 )
 # What its own form gives away.
-_FORM = re.compile(
+_FORM = late(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|nvapi-[\w-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{35}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{6,})"
 )
-_COOKIE = re.compile(r"(\b(?:set-)?cookie['\"]?\s{0,3}[:=]\s{0,3}['\"]?)[^\n'\"]{6,}", re.IGNORECASE)
+_COOKIE = late(r"(\b(?:set-)?cookie['\"]?\s{0,3}[:=]\s{0,3}['\"]?)[^\n'\"]{6,}", re.IGNORECASE)
 # Of a key that begins or ends outside of the text, the part that is there.
-_KEY_BLOCK = re.compile(
+_KEY_BLOCK = late(
     r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)(?:(?!-----BEGIN ).)*?(-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
 # What a shell, a compose file or a manifest names so. A reference ($NAME), a switch and a plain number are no secret.
-_VARIABLE = re.compile(
+_VARIABLE = late(
     r"(\b[A-Z][A-Z0-9_]{0,60}(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_KEY|CREDENTIALS?|_AUTH)['\"]?"
     r"(?:\s{0,3}[=:]\s{0,3}|[ \t]*\n[ \t]*value:[ \t]*)['\"]?)"
     r"(?!(?i:none|null|true|false)\b|[$%<{*]|[\d.]{1,9}(?:[^\w.]|$))[^\s'\",;]{3,}",
 )
-_HEADER = re.compile(
+_HEADER = late(
     r"(\b(?:proxy-)?authorization\b['\"]?\s{0,3}[:=]\s{0,3}['\"]?(?:(?:bearer|basic|token)\s{1,3})?|\bbearer\s{1,3})"
     r"(?!(?:bearer|basic|token)\s)[^\s'\",;)}\]]{6,}",
     re.IGNORECASE,
 )
 # Not every token is a secret: eos_token, max_num_batched_tokens.
-_NAMED = re.compile(
+_NAMED = late(
     r"((?:(?:hf|hub|access|auth|api|refresh|session|id)[_-]?token|[?&]token|secret|password|passwd|(?<=_)pass|api[_-]?key|access[_-]?key)"
     r"['\"]?(?:\s{0,3}[=:]\s{0,3}|\s{1,3}(?=[^\s-]{12})(?=\S{0,99}\d))[\['\"]{0,2})"
     r"(?!(?:none|null|true|false)\b|[$%<{]|[\d.]+(?:[^\w.]|$))[^\s'\",;)}\]*&]{4,}",
     re.IGNORECASE,
 )
-_FLAG = re.compile(
-    r"(--?(?:[\w-]{1,40}-)?(?:api[_-]key|hf[_-]token|password|secret)[ =]{1,3}['\"]?)[^\s'\"-][^\s'\"]{3,}"
-)
-_URL = re.compile(r"(\b[a-z][a-z0-9+.-]{1,15}://)[^\s/@'\"]{1,200}:[^\s/@'\"]{1,200}@", re.IGNORECASE)
+_FLAG = late(r"(--?(?:[\w-]{1,40}-)?(?:api[_-]key|hf[_-]token|password|secret)[ =]{1,3}['\"]?)[^\s'\"-][^\s'\"]{3,}")
+_URL = late(r"(\b[a-z][a-z0-9+.-]{1,15}://)[^\s/@'\"]{1,200}:[^\s/@'\"]{1,200}@", re.IGNORECASE)
 
 
 def hide(text: str) -> str:

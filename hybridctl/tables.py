@@ -8,27 +8,31 @@ that is not known is ``None``; a field that is known to be absent (no FlashInfer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from packaging.version import Version
 
-from hybridctl.data import read_toml, recipes_dir
+from hybridctl.data import read_table
 from hybridctl.errors import BrokenDataError
 from hybridctl.versions import Interval, VersionSet, parse_condition, parse_version
 
 
 class _Row(Protocol):
+    """A row: a named tuple, since classes of many fields are slow to make as dataclasses, and most starts make all of these."""
+
     @property
     def version(self) -> str: ...
+
+    @property
+    def _fields(self) -> tuple[str, ...]: ...
 
 
 RowT = TypeVar("RowT", bound=_Row)
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """What a vLLM release asks for. ``cuda``: CUDA major that the wheel links to; ``torch_cuda``: CUDA of the default torch."""
 
     version: str
@@ -45,8 +49,7 @@ class Release:
     glibc: str | None = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wheel:
+class Wheel(NamedTuple):
     """GPU code of the default wheel: targets such as ``90a`` with machine code (cubin) and with PTX, by extension module."""
 
     version: str
@@ -60,8 +63,7 @@ class Wheel:
     ptx_isa: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Torch:
+class Torch(NamedTuple):
     """The default build of a torch release: the Triton it pins, its torchvision, its CUDA."""
 
     version: str
@@ -70,8 +72,7 @@ class Torch:
     cuda: str | None = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Triton:
+class Triton(NamedTuple):
     """The assembler inside a Triton wheel. ``targets``: GPU targets from sm_100 on that it knows."""
 
     version: str
@@ -80,8 +81,7 @@ class Triton:
     targets: tuple[str, ...] | None = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cuda:
+class Cuda(NamedTuple):
     """A CUDA release: its PTX ISA and the first drivers that serve it; ``None`` where the release notes name none."""
 
     version: str
@@ -92,7 +92,7 @@ class Cuda:
 
 @cache
 def _document(name: str) -> dict[str, Any]:
-    return read_toml(recipes_dir() / "tables" / f"{name}.toml")
+    return read_table(f"{name}.toml")
 
 
 def _rows(name: str, key: str, kind: type[RowT]) -> tuple[RowT, ...]:
@@ -170,12 +170,12 @@ def _holds(interval: Interval, version: Version) -> bool:
 def _merge(kind: type[RowT], rows: Sequence[RowT], versions: VersionSet, rising: Sequence[str], beyond: bool) -> RowT:
     """One row with the fields that all rows agree on; past the newest row only those that never fall."""
     merged: dict[str, Any] = {"version": versions.text}
-    for field in fields(kind):  # type: ignore[arg-type]
-        if field.name == "version":
+    for name in rows[0]._fields:
+        if name == "version":
             continue
-        values = {getattr(row, field.name) for row in rows}
-        agreed = len(values) == 1 and not (beyond and field.name not in rising)
-        merged[field.name] = values.pop() if agreed else None
+        values = {getattr(row, name) for row in rows}
+        agreed = len(values) == 1 and not (beyond and name not in rising)
+        merged[name] = values.pop() if agreed else None
     return kind(**merged)
 
 
@@ -200,7 +200,7 @@ def wheel(versions: VersionSet | None) -> Wheel | None:
     merged = _merge(Wheel, at[0], versions, (), at[1])
     measured = _candidates([w for w in wheels() if w.ptx_isa], versions)
     isa = _merge(Wheel, measured[0], versions, ("ptx_isa",), measured[1]).ptx_isa if measured else None
-    return Wheel(**{f.name: getattr(merged, f.name) for f in fields(Wheel) if f.name != "ptx_isa"}, ptx_isa=isa)
+    return merged._replace(ptx_isa=isa)
 
 
 def torch(versions: VersionSet | None) -> Torch | None:

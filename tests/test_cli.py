@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,11 +35,21 @@ def test_no_command_shows_the_help() -> None:
     assert (done.stdout + done.stderr).count("\n") > 5
 
 
-@pytest.mark.parametrize("args", [("recipes",), ("recipes", "--json"), ("--help",)])
-def test_a_reader_that_went_away_is_no_finding(args: tuple[str, ...]) -> None:
-    done = run(*args, shell="| true")
-    assert done.returncode in (0, 3)
-    assert done.stderr == ""
+@pytest.mark.parametrize("args", [("recipes",), ("recipes", "--json"), ("doctor",), ("--help",)])
+def test_a_reader_that_went_away_ends_us_as_it_ends_other_tools(args: tuple[str, ...]) -> None:
+    nobody, pipe = os.pipe()
+    os.close(nobody)
+    with os.fdopen(pipe, "wb") as broken:
+        done = subprocess.run(
+            [sys.executable, "-m", "hybridctl", *args], stdout=broken, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_an_interrupt_while_the_parser_is_loaded_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")  # as if Ctrl-C came just then
+    done = run("recipes", PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- 2>&- <&-"])

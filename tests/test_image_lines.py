@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from hybridctl import cli
+from hybridctl.app import app
 
 ROOT = Path(__file__).parents[1]
 LINES = re.findall(
@@ -64,14 +64,14 @@ def test_the_lines_are_whole(line: str) -> None:
     assert shlex.split(first) == INSTALL
     program, command, *arguments = shlex.split(second)
     assert program == "hybridctl"
-    group = typer.main.get_command(cli.app)
+    group = typer.main.get_command(app)
     made = group.commands[command].make_context(command, list(arguments))  # type: ignore[attr-defined]
     assert made.info_name == "doctor"
     assert made.params["pid"] == (1 if "--pid" in arguments else None)
 
 
 def test_an_unknown_option_would_be_seen() -> None:
-    group = typer.main.get_command(cli.app)
+    group = typer.main.get_command(app)
     with pytest.raises(Exception, match="No such option"):
         group.commands["doctor"].make_context("doctor", ["--nothing-like-it"])  # type: ignore[attr-defined]
 

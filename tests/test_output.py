@@ -54,3 +54,36 @@ def test_ascii_streams_get_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     text = raw.getvalue().decode("ascii")
     assert "2 x H100 >= 580 - " in text
     assert "-> done" in text
+
+
+@pytest.mark.parametrize(("variable", "styled"), [("", True), ("NO_COLOR", False)])
+def test_no_color_takes_bold_and_dim_too(variable: str, styled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.text import Text
+
+    class Terminal(io.StringIO):
+        encoding = "utf-8"
+
+        def isatty(self) -> bool:
+            return True
+
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stdout", stream)
+    Output().show(Text("loud", style="bold red") + Text(" soft", style="dim"))
+    assert ("\x1b[" in stream.getvalue()) is styled
+    assert (stream.getvalue() == "loud soft\n") is not styled
+
+
+@pytest.mark.parametrize(("encoding", "bar"), [("ascii", "###---"), ("latin-1", "###---"), ("utf-8", "███···")])
+def test_bars_are_drawn_with_what_the_encoding_carries(
+    encoding: str, bar: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    Output().show("███···")
+    sys.stdout.flush()
+    assert raw.getvalue().decode(encoding).strip() == bar

@@ -87,6 +87,8 @@ def _bars(e: Estimate) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
+    from hybridctl.doctor.fields import Roomy
+
     whole = (e.memory.low + e.memory.high) / 2
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(4):
@@ -96,7 +98,7 @@ def _bars(e: Estimate) -> list[RenderableType]:
         filled = min(_BAR, max(filled, 1 if part.middle > 0 else 0))
         bar = Text("█" * filled, style=part.style) + Text("·" * (_BAR - filled), style="dim")
         table.add_row(Text(part.name), bar, Text(part.amount), Text(part.note, style="dim"))
-    return [table]
+    return [Roomy(table, 60)]
 
 
 def _layers(answer: Answer) -> str:

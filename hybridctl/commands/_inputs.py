@@ -1,49 +1,11 @@
-"""What ``doctor`` and ``report`` are given: the options, declared once, and how they are read."""
+"""What ``doctor`` and ``report`` are given, read: without typer, so that the doctor's plain run need not load it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Optional
-
-import typer
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from hybridctl.doctor.diagnose import Inputs
-
-ModelArgument = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Argument(metavar="MODEL", help="Hugging Face name or local folder.", show_default=False),
-]
-EnvOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--env", metavar="FILE|-", help="Pasted collect_env, nvidia-smi, pip list …, or our own facts."),
-]
-LogOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--log", metavar="FILE|-", help="Log of a crash, of any size."),
-]
-ConfigOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--config", metavar="FILE|-", help="The model's config.json."),
-]
-CommandOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--command", metavar="TEXT", help='Launch line ("vllm serve …"), start script or compose file, as text.'
-    ),
-]
-EngineOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--engine", metavar="NAME", help="vllm, sglang, llama.cpp, ollama, lmstudio or another."),
-]
-LocalOption = Annotated[bool, typer.Option("--local", help="Look at this machine as well, beside what was pasted.")]
-PythonOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--python", metavar="PATH", help="Look at that interpreter's packages (never imported)."),
-]
-PidOption = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option("--pid", metavar="N", min=1, help="Look at a server that runs: its launch line, variables, packages."),
-]
 
 
 def read_inputs(

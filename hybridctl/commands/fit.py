@@ -9,9 +9,11 @@ import typer
 from hybridctl.commands._options import JsonOption, QuietOption, VerboseOption
 
 if TYPE_CHECKING:
+    from hybridctl.errors import UsageError
     from hybridctl.fit.document import Answer
     from hybridctl.fit.estimate import Memory, Question
     from hybridctl.fit.source import Found
+    from hybridctl.gpus import Gpu
 
 
 def register(app: typer.Typer) -> None:
@@ -115,12 +117,14 @@ def fit(
     from hybridctl.fit.caches import Flags
     from hybridctl.fit.estimate import Question
     from hybridctl.fit.rules import NEWEST, batch_defaults, rules_for
-    from hybridctl.fit.source import find
+    from hybridctl.fit.source import check_name, find
     from hybridctl.fit.weights import Ranks
     from hybridctl.output import Output
 
     mode: Literal["json", "quiet", "human"] = "json" if as_json else "quiet" if quiet else "human"
     out = Output(mode, verbose)
+    if config is None:
+        check_name(model)
     card = _memory(gpu, memory)
     found = find(model, offline, config, headers)
     tokens, seqs = batch_defaults(card.high / 2**30, card.name)
@@ -205,12 +209,23 @@ def _memory(gpu: str | None, memory: float | None) -> Memory:
         return Memory.exact(memory, name, unified)
     if card is not None:
         if card.memory_gib is None:
-            raise UsageError(
-                f"--gpu: {card.name} is sold in several sizes",
-                f"hybridctl fit … --gpu '{card.name} 80GB', or --memory GIB",
-            )
+            raise _several_sizes(card)
         return Memory.nominal(card.memory_gib, card.name, unified)
     return _local()
+
+
+def _several_sizes(card: Gpu) -> UsageError:
+    """No size is assumed: what fits the larger one may not fit the smaller."""
+    from hybridctl.errors import UsageError
+    from hybridctl.gpus import variants
+
+    known = variants(card)
+    sizes = ", ".join(f"{g.memory_gib:g} GiB ({g.name})" for g in known)
+    told = f": {sizes} and maybe others; none is assumed" if known else ", and none is assumed"
+    return UsageError(
+        f"--gpu: {card.name} is sold in several sizes{told}",
+        "hybridctl fit … " + " or ".join([*(f"--gpu '{g.name}'" for g in known), "--memory GIB"]),
+    )
 
 
 def _local() -> Memory:

@@ -11,7 +11,7 @@ from hybridctl.commands._options import JsonOption, QuietOption
 
 if TYPE_CHECKING:
     from hybridctl.output import Output
-    from hybridctl.overlays import Manifest, StoredFlag
+    from hybridctl.overlays import Manifest, NameRule, StoredFlag
     from hybridctl.patchers.audit import Audit
     from hybridctl.patchers.config import Versions
     from hybridctl.patchers.plan import Plan
@@ -81,7 +81,6 @@ def prepare(
     from hybridctl.errors import EXIT_FINDINGS, UsageError
     from hybridctl.output import Output
     from hybridctl.patchers import plan as planning
-    from hybridctl.patchers import source as sources
 
     out = Output("quiet" if quiet else "json" if as_json else "human")
     if materialize not in ("link", "hardlink", "copy"):
@@ -96,13 +95,14 @@ def prepare(
         _undo(out, model, folder, output)
         return
     versions, target, notes = _versions(python, vllm)
-    found = sources.find(model, revision)
+    found = _found(model, revision)
     plan = planning.make(found, versions, routing, folder, materialize, force, tp)  # type: ignore[arg-type]
     if target is not None:
         plan.plugins = target.allowlist(None)
     plan.warnings += notes
-    plan.audit = _audit(plan, target, tp)
-    plan.flags = _fit(out, plan, gpu, memory, tp, max_model_len, force)
+    plan.audit, rules = _audit(plan, target, tp)
+    plan.rename(rules)
+    plan.take_flags(_fit(out, plan, gpu, memory, tp, max_model_len, force))
     _refuse_strange(folder)
     wrong = plan.audit.stops and not force
     if dry_run or wrong:
@@ -112,6 +112,21 @@ def prepare(
             raise typer.Exit(EXIT_FINDINGS)
         return
     _write(out, plan, revision)
+
+
+def _found(model: str, revision: str | None) -> Source:
+    """The checkpoint. Of a folder that can't be read through, all that its files show is told, not the first fault alone."""
+    from hybridctl.errors import HybridctlError, UsageError
+    from hybridctl.patchers import source as sources
+    from hybridctl.patchers.audit import told_of_files
+
+    try:
+        return sources.find(model, revision)
+    except HybridctlError as error:
+        told = told_of_files(Path(model)) if Path(model).is_dir() else ""
+        if not told:
+            raise
+        raise UsageError(f"{error}; audit: {told}", error.hint) from error
 
 
 def _versions(python: str | None, vllm: str | None) -> tuple[Versions, Target | None, list[str]]:
@@ -139,9 +154,9 @@ def _versions(python: str | None, vllm: str | None) -> tuple[Versions, Target | 
     return Versions(target.version.partition("+")[0], target.transformers), target, []
 
 
-def _audit(plan: Plan, target: Target | None, tp: int) -> Audit:
-    """Files, names and shapes against what will read them, before anything is downloaded. The installed vLLM is asked only where
-    it is the release that is prepared for."""
+def _audit(plan: Plan, target: Target | None, tp: int) -> tuple[Audit, tuple[NameRule, ...]]:
+    """Files, names and shapes against what will read them, before anything is downloaded, and the rules for names that they need.
+    The installed vLLM is asked only where it is the release that is prepared for."""
     from hybridctl.patchers.audit import OTHER_QUANT_FILES, audit_prepared
 
     same = target is not None and target.version.partition("+")[0] == plan.versions.vllm
@@ -220,12 +235,12 @@ def _write(out: Output, plan: Plan, revision: str | None) -> None:
         if present is not None and present.model != plan.source.model:
             _taken(plan, present)
         now = (plan.source, plan.versions, plan.routing, plan.how)
-        if present is not None and ledger.up_to_date(present, plan.folder, *now, plan.texts, plan.flags):
+        if present is not None and ledger.up_to_date(present, plan.folder, *now, plan.texts, plan.flags, plan.load):
             show(out, plan, "unchanged: it was prepared like this before")
             return
         overlay.fill(draft, plan.source.files, plan.texts, plan.how)
         patches = [f"{change.path}: {change.reason}" for change in plan.patched.changes]
-        made = ledger.manifest(draft, *now, patches, plan.flags)
+        made = ledger.manifest(draft, *now, patches, plan.flags, plan.words, plan.load)
         overlay.write(draft / overlays.MANIFEST, made.text())
         overlay.publish(draft, plan.folder)
     show(out, plan, f"prepared: {plan.folder}")

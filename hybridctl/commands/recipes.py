@@ -10,11 +10,15 @@ from hybridctl.commands._options import JsonOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
+    from hybridctl.doctor.fields import Roomy
     from hybridctl.doctor.stacks import Stack
     from hybridctl.model.families import Family
     from hybridctl.output import Output
+
+
+_LEAST = 60
+"""Columns of a terminal that the tables need."""
 
 
 def register(app: typer.Typer) -> None:
@@ -85,8 +89,10 @@ def _stacks(out: Output, name: str | None, as_json: bool) -> None:
         out.show(*_stack_page(shown[0]))
 
 
-def _stack_table(stacks: tuple[Stack, ...]) -> Table:
+def _stack_table(stacks: tuple[Stack, ...]) -> Roomy:
     from rich.table import Table
+
+    from hybridctl.doctor.fields import Roomy
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("stack", "what", "driver", "GPU", "Python"):
@@ -96,7 +102,7 @@ def _stack_table(stacks: tuple[Stack, ...]) -> Table:
         table.add_row(
             s.id, what, f">={s.driver}" if s.driver else "none", f">={s.gpu_from}" if s.gpu_from else "none", s.python
         )
-    return table
+    return Roomy(table, _LEAST)
 
 
 def _stack_page(s: Stack) -> list[RenderableType]:
@@ -127,8 +133,10 @@ def _holds(f: Family, s: Stack) -> bool:
     return first <= s.vllm <= last
 
 
-def _table(families: tuple[Family, ...]) -> Table:
+def _table(families: tuple[Family, ...]) -> Roomy:
     from rich.table import Table
+
+    from hybridctl.doctor.fields import Roomy
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("family", "model", "layers", "vLLM", "transformers"):
@@ -137,7 +145,7 @@ def _table(families: tuple[Family, ...]) -> Table:
         table.add_row(
             f.id, f.title, " + ".join(f.layers), _window(f), f">={f.first_transformers}" if f.first_transformers else ""
         )
-    return table
+    return Roomy(table, _LEAST)
 
 
 def _window(f: Family) -> str:

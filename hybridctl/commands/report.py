@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Optional
 
 import typer
 
-from hybridctl.commands._inputs import (
+from hybridctl.commands._inputs import read_inputs
+from hybridctl.commands._options import (
     CommandOption,
     ConfigOption,
     EngineOption,
     EnvOption,
+    JsonOption,
     LocalOption,
     LogOption,
     ModelArgument,
     PidOption,
     PythonOption,
-    read_inputs,
+    QuietOption,
 )
-from hybridctl.commands._options import JsonOption, QuietOption
 
 if TYPE_CHECKING:
     from hybridctl.doctor.bundle import Bundle

@@ -192,7 +192,7 @@ def _prepared(found: list[Prepared]) -> Any:
 def _print(out: Output, plan: Launch, found: Diagnosis) -> None:
     import shlex
 
-    from hybridctl.runtime.banner import injection
+    from hybridctl.runtime.banner import injection, names
 
     findings = [f for f in found.findings if f.severity != "info"]
     if out.mode == "json":
@@ -219,7 +219,7 @@ def _print(out: Output, plan: Launch, found: Diagnosis) -> None:
     settings += [(shlex.join([w for w in (s.name, *s.values) if w]), s.reason) for s in plan.flags]
     for text, reason in settings:
         out.show(Text(text, style="bold"), Text(f"    {reason}", style="dim"))
-    out.show("", _table(injection(plan)))
+    out.show("", _table([*injection(plan), *names(plan)]))
     _notes(out, plan, found)
     if findings:
         _tell(findings, out)
@@ -242,7 +242,7 @@ def _tell(findings: list[Finding], out: Output) -> None:
 
 
 def _banner(out: Output, plan: Launch, ready: Ready, log: str) -> None:
-    from hybridctl.runtime.banner import commands, lines
+    from hybridctl.runtime.banner import commands, lines, summary
 
     if out.mode == "json":
         proof = ready.proof
@@ -252,8 +252,12 @@ def _banner(out: Output, plan: Launch, ready: Ready, log: str) -> None:
                 "state": "ready",
                 "url": plan.url,
                 "model": ready.model,
-                "injected": proof is not None,
+                "injected": proof is not None and plan.routed,
                 "layers": proof.layers if proof else 0,
+                "summary": summary(plan),
+                "names": list(proof.names[min(proof.names)]["rules"]) if proof and proof.names else [],
+                "empty": str(proof.names[min(proof.names)]["empty"]) if proof and proof.names else "",
+                "alias": plan.alias,
                 "processes": sorted(proof.registered) if proof else [],
                 "seconds": round(ready.seconds, 1),
                 "generate": ready.generate,

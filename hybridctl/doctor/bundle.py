@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from hybridctl import __version__
+from hybridctl.data import read_table
 from hybridctl.doctor import report
 from hybridctl.doctor.diagnose import Diagnosis
 from hybridctl.doctor.facts.model import Fact, Facts, shown, spec_of
 from hybridctl.doctor.findings import Evidence, Finding, Fix
 from hybridctl.doctor.redact import Redactor
-from hybridctl.flags import read_table
 from hybridctl.globs import glob
 
 SCHEMA_VERSION = 1

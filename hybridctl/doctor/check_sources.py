@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import sys
@@ -105,8 +106,10 @@ def _strings(node: ast.AST | None) -> set[str]:
 def _sources(check: Check) -> list[ModuleType]:
     """The module of a check, and the helpers of this package that it takes functions from."""
     own = _module(check)
+    late = re.findall(rf"^ +from {re.escape(checks.__name__)} import (_\w+)", _texts(own)[0], re.MULTILINE)
     helpers = [
-        v for v in vars(own).values() if isinstance(v, ModuleType) and v.__name__.startswith(f"{checks.__name__}._")
+        *(v for v in vars(own).values() if isinstance(v, ModuleType) and v.__name__.startswith(f"{checks.__name__}._")),
+        *(importlib.import_module(f"{checks.__name__}.{name}") for name in late),
     ]
     return [own, *(h for h in helpers if not h.__name__.endswith("._reading"))]
 

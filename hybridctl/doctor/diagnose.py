@@ -13,9 +13,7 @@ from hybridctl.doctor.facts.model import Fact, Facts, Origin, shown
 from hybridctl.doctor.findings import Evidence, Finding, Outcome, Unknown
 from hybridctl.doctor.knowledge import Knowledge, load
 from hybridctl.doctor.paste_ready import complete
-from hybridctl.doctor.pasted import find_symptoms
 from hybridctl.doctor.ranking import rank
-from hybridctl.doctor.unplaced import place
 
 if TYPE_CHECKING:
     from hybridctl.doctor.facts.local import Look
@@ -69,11 +67,15 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
     facts, log = gather(inputs, knowledge, notes, unknown, look)
     hits = list(log.hits) if log else []
     if inputs.env and not inputs.env.lstrip().startswith("{"):  # quotes of our own facts are no lines of a log
+        from hybridctl.doctor.pasted import find_symptoms
+
         hits += find_symptoms(inputs.env, knowledge.symptoms)
     findings, undecided = knowledge.judge(facts, hits)
     outcomes = [check.run(Context(facts, log)) for check in checks]
     findings += [_with_every_statement(f, facts) for outcome in outcomes for f in outcome.findings]
     if log is not None and not any(_speaks_of_log(f) for f in findings):
+        from hybridctl.doctor.unplaced import place
+
         findings += place(log, knowledge)
     notes += _unread(inputs, facts, findings)
     advice = _install(inputs, facts, findings, unknown, knowledge)
@@ -81,7 +83,8 @@ def diagnose(inputs: Inputs, knowledge: Knowledge | None = None) -> Diagnosis:
         findings += advice.findings
     for finding in findings:
         complete(finding, facts)
-    runbooks.load().link(findings)
+    if findings:
+        runbooks.load().link(findings)
     unknown += [Unknown(o.check, o.detail) for o in outcomes if o.state == "unknown"]
     unknown += [Unknown(name, ", ".join(dict.fromkeys(missing))) for name, missing in undecided.items()]
     install = None
@@ -212,11 +215,13 @@ def _engine_of(facts: Facts) -> Fact | None:
 
 
 def _model(inputs: Inputs, facts: Facts, notes: list[str]) -> Facts:
+    stated = facts.get("model.name")
+    if stated is None and inputs.model is None and inputs.config is None:
+        return Facts()
     from hybridctl.doctor.facts.model_facts import model_facts
     from hybridctl.model.config import read_config
     from hybridctl.model.identify import identify
 
-    stated = facts.get("model.name")
     launched = str(stated.value) if stated is not None and stated.origin.source == "command" else None
     # The line names what is really loaded (a quantised copy, say); a path that tells nothing is worse than what the user says.
     name = (

@@ -9,9 +9,36 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 Row = tuple[str, Text]
+_TEXT = 16
+"""Columns that prose needs beside its label: with fewer, words are cut into pieces."""
+
+
+class Roomy:
+    """A table where there is room for it; else the cells of each row under one another, with the names of their columns.
+
+    Args:
+        table: its cells are texts, or strings that are no markup.
+        least: columns of the terminal that it needs to be readable.
+    """
+
+    def __init__(self, table: Table, least: int) -> None:
+        self._table = table
+        self._least = least
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width >= self._least:
+            yield self._table
+            return
+        for row in zip(*(column.cells for column in self._table.columns), strict=True):
+            for index, (column, cell) in enumerate(zip(self._table.columns, row, strict=True)):
+                text = cell.copy() if isinstance(cell, Text) else Text(str(cell))
+                if text.plain.strip():
+                    head = Text(f"{column.header} ", style="dim") if index and column.header else Text()
+                    text.no_wrap, text.overflow = False, "fold"
+                    yield Padding(head + text, (0, 0, 0, 2 if index else 0))
 
 
 def whole(text: str, style: str = "") -> Text:
@@ -37,6 +64,6 @@ def fields(rows: list[Row], indent: int = 0, width: int | None = None, gap: int 
             table = Table.grid(padding=(0, gap, 0, 0), expand=False)
             table.add_column(width=width, style="dim", no_wrap=True)
             table.add_column(overflow="fold")
-            out.append(Padding(table, (0, 0, 0, indent)))
+            out.append(Padding(Roomy(table, width + gap + _TEXT), (0, 0, 0, indent)))
         table.add_row(label, text)
     return out

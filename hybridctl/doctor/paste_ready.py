@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Finding, Fix
+from hybridctl.patterns import late
 
-_SERVE = re.compile(r"^vllm serve \S+(?: |$)")
-_FLAG = re.compile(r"--(?:no-)?([a-z][\w-]*)")
+_SERVE = late(r"^vllm serve \S+(?: |$)")
+_FLAG = late(r"--(?:no-)?([a-z][\w-]*)")
 # "Leave --quantization out": a log line blamed the flag, so no fact of the evidence names it.
-_LEFT_OUT = re.compile(r"(?i)\bleave --([a-z][\w-]*)")
+_LEFT_OUT = late(r"(?i)\bleave --([a-z][\w-]*)")
 # The model stands in the command already; a plain quote is one that a shell can take back as it is.
-_SAFE = re.compile(r"--?[\w.-]+(?:[ =](?:'[^'\n]*'|[\w./:,+-]+))?")
+_SAFE = late(r"--?[\w.-]+(?:[ =](?:'[^'\n]*'|[\w./:,+-]+))?")
 
 
 def complete(finding: Finding, facts: Facts) -> None:

@@ -13,8 +13,8 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Any
 
 from hybridctl import secrets
+from hybridctl.data import read_table
 from hybridctl.doctor.facts.package_names import is_known, normalise
-from hybridctl.flags import read_table
 
 IP, HOST, USER, EMAIL, HOME = "<ip>", "<host>", "<user>", "<email>", "~"
 

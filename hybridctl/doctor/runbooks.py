@@ -18,10 +18,11 @@ from typing import Any
 from hybridctl.data import load_compiled, recipes_dir, toml_table
 from hybridctl.doctor.findings import Finding
 from hybridctl.errors import BrokenDataError
+from hybridctl.patterns import late
 
 SOURCE_LANGUAGE = "en"
-_FILE = re.compile(r"<!--\n(?P<header>.*?)\n-->\n+# (?P<title>[^\n]+)\n+(?P<text>.+)", re.DOTALL)
-_QUOTE = re.compile(r"^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FILE = late(r"<!--\n(?P<header>.*?)\n-->\n+# (?P<title>[^\n]+)\n+(?P<text>.+)", re.DOTALL)
+_QUOTE = late(r"^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 _LITERAL = 8.0
 _ENOUGH = 3.0
+_FEW_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,11 @@ def _runbooks(library: Library, text: str, language: str, known: list[Entry]) ->
             if page.id == library.of(entry.id, entry.area):
                 literal[name] = max(literal[name], _LITERAL / (1 + place))
     found: dict[str, tuple[Runbook, How]] = {}
-    for _, name in _ranked(documents, words(text), literal):
+    # Who types a few words, one of them the name of a runbook, means it; in a longer text it is a word like others.
+    typed = asked.split()
+    named = {p.name for p in library.pages.values() if p.id in typed} if len(typed) <= _FEW_WORDS else set()
+    weights = {name: max(value, _LITERAL * (name in named)) for name, value in literal.items()}
+    for _, name in _ranked(documents, words(text), weights):
         id = library.pages[name].id
         how: How = "line" if literal[name] else "wording"
         if (shown := library.find(id, language)) and id not in found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hybridctl.doctor.facts.command import parse_command
 from hybridctl.doctor.facts.model import Fact, Facts, Origin
 from hybridctl.doctor.facts.statements import cuda_of_tag
 from hybridctl.doctor.stacks import Stack
@@ -41,6 +40,8 @@ def on_machine(stack: Stack, facts: Facts, model: str | None = None) -> Facts:
         if stack.model:
             combined.add("model.name", stack.model, _origin(stack, "model"))
         if stack.launch:
+            from hybridctl.doctor.facts.command import parse_command
+
             combined.extend(parse_command(stack.launch))
     return combined
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,9 +12,10 @@ from packaging.version import Version
 
 from hybridctl.data import load_compiled, read_toml, recipes_dir
 from hybridctl.errors import BrokenDataError, UsageError
+from hybridctl.patterns import late
 
-_HEADER = re.compile(r"\[{1,2}([\w.]+)\]{1,2}\s*$")
-_KEY = re.compile(r"\"?([\w.-]+)\"?\s*=\s*\S")
+_HEADER = late(r"\[{1,2}([\w.]+)\]{1,2}\s*$")
+_KEY = late(r"\"?([\w.-]+)\"?\s*=\s*\S")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from hybridctl.data import recipes_dir
+from hybridctl.data import read_table
 from hybridctl.doctor.findings import Evidence, Finding, Fix
-from hybridctl.doctor.knowledge import LINE, Knowledge, read_toml
+from hybridctl.doctor.knowledge import LINE, Knowledge
 from hybridctl.doctor.search import nearest
 from hybridctl.globs import glob
+from hybridctl.patterns import late
 
 if TYPE_CHECKING:
     from hybridctl.doctor.logreader.records import LogError
     from hybridctl.doctor.logs import LogReading
 
-_FRAME = re.compile(r'File "(?P<path>[^"]{1,400})", line \d+(?:, in (?P<function>\S+))?')
+_FRAME = late(r'File "(?P<path>[^"]{1,400})", line \d+(?:, in (?P<function>\S+))?')
 
 
 def place(log: LogReading, knowledge: Knowledge) -> list[Finding]:
@@ -67,7 +67,7 @@ def _evidence(error: LogError) -> Evidence:
 
 def _site(error: LogError) -> dict[str, str] | None:
     """The row of the table that the deepest known frame falls under."""
-    rows: list[dict[str, str]] = read_toml(recipes_dir() / "tables" / "error_sites.toml")["site"]
+    rows: list[dict[str, str]] = read_table("error_sites.toml")["site"]
     for frame in reversed(list(_FRAME.finditer(error.text))):
         path = frame["path"].replace("\\", "/")
         for row in rows:

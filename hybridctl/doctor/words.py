@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from hybridctl.patterns import late
+
 MOST = 20_000
 """Characters of a text that are read: a paste may be a whole log."""
 
-_LATIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
-_HAN = re.compile(r"[\u3400-\u9fff]+")
-_DIGITS = re.compile(r"\d+(?:\.\d+)*")
+_LATIN = late(r"[A-Za-z_][A-Za-z0-9_]{2,}")
+_HAN = late(r"[\u3400-\u9fff]+")
+_DIGITS = late(r"\d+(?:\.\d+)*")
 # Words of every log line and every sentence: they say nothing about which fault it is.
 _COMMON = frozenset([
     "the", "and", "for", "with", "not", "that", "this", "from", "are", "was", "has", "have", "error", "errors",

@@ -9,7 +9,7 @@ import importlib.util
 from html import escape
 from pathlib import Path
 
-from hybridctl.errors import HybridctlError, UsageError
+from hybridctl.errors import UsageError
 from hybridctl.fit.document import Answer
 from hybridctl.fit.limits import AtContext
 from hybridctl.fit.parts import Part, parts
@@ -27,8 +27,7 @@ def write_plot(answer: Answer, where: str) -> None:
         where: a file that ends in .svg, .html, or .png where matplotlib is installed.
 
     Raises:
-        UsageError: another ending, or a PNG without matplotlib.
-        HybridctlError: the file can't be written.
+        UsageError: another ending, a PNG without matplotlib, or the file can't be written.
     """
     path = Path(where)
     kind = path.suffix.lower()
@@ -43,9 +42,7 @@ def write_plot(answer: Answer, where: str) -> None:
             drawn = svg(answer)
             path.write_text(drawn if kind == ".svg" else _html(answer, drawn), encoding="utf-8")
     except OSError as error:
-        raise HybridctlError(
-            f"--plot: {where} can't be written ({error.strerror or error})", "choose another folder"
-        ) from error
+        raise UsageError(f"--plot: can't write {where}: {error.strerror or error}", "choose another folder") from error
 
 
 def svg(answer: Answer) -> str:

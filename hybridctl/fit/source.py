@@ -66,6 +66,21 @@ def found_of(model: str, config: ModelConfig, found: Inventory | None, origin: s
     )
 
 
+def check_name(model: str) -> None:
+    """Refuse what can't be a model before anything else is asked for.
+
+    Raises:
+        UsageError: it is neither a folder or a file, nor a name on the hub or of a recipe.
+    """
+    # A name without owner may be in the cache: old models have none on the hub.
+    plain = model.replace("-", "").replace(".", "").replace("_", "").isalnum()
+    if not (plain or is_repository(model) or Path(model).exists() or identify(model).family):
+        raise UsageError(
+            f"{model[:60]!r} is neither a folder nor a Hugging Face name",
+            "hybridctl fit ORG/NAME, or hybridctl fit NAME --config config.json",
+        )
+
+
 def _config(
     model: str, known: Identity, offline: bool, config_file: str | None, notes: list[str]
 ) -> tuple[ModelConfig, str, Path | None]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from hybridctl.globs import glob
 from hybridctl.model.families import Family, Variant, load_families
 from hybridctl.model.quant import from_name
+from hybridctl.patterns import late
 
-_CACHE_FOLDER = re.compile(r"models--[\w.-]+?--([\w.-]+)")
-_GDN = re.compile(r"\bgdn\b|gated[ _-]?delta[ _-]?net", re.IGNORECASE)
-_HYBRID = re.compile(r"\bhybrid\b", re.IGNORECASE)
-_REMARK = re.compile(r"\([^()]*\)?")
+_CACHE_FOLDER = late(r"models--[\w.-]+?--([\w.-]+)")
+_GDN = late(r"\bgdn\b|gated[ _-]?delta[ _-]?net", re.IGNORECASE)
+_HYBRID = late(r"\bhybrid\b", re.IGNORECASE)
+_REMARK = late(r"\([^()]*\)?")
 # Drafters for speculative decoding carry the name of the model that they draft for, and are another architecture.
-_DRAFTER = re.compile(r"eagle|dflash|dspark|drafter|medusa|speculator")
+_DRAFTER = late(r"eagle|dflash|dspark|drafter|medusa|speculator")
 _MAX_NAME, _MAX_PARTS = 400, 6
 
 

@@ -7,7 +7,6 @@ Local folders and snapshots in the Hugging Face cache are read here; for a repos
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,23 +14,24 @@ from pathlib import Path
 
 from hybridctl.errors import UsageError
 from hybridctl.model.headers import LENGTH_BYTES, Tensor, header_length, parse_header
+from hybridctl.patterns import late
 
 _MAX_FILES = 2000
 _MAX_INDEX = 64 * 1024 * 1024
-_SCALES = re.compile(r"(?:_scale(?:_inv|_2)?|\.scales|_zero_point|\.qzeros|\.g_idx|input_scale|weight_shape)$")
+_SCALES = late(r"(?:_scale(?:_inv|_2)?|\.scales|_zero_point|\.qzeros|\.g_idx|input_scale|weight_shape)$")
 # Parts by the first pattern that fits a tensor's name. What is cut over the ranks, and how, depends on the part.
 _PARTS = (
-    ("table", re.compile(r"(?:^|\.)(?:ngram_embeddings?|ple_embeddings?|embed_tokens_per_layer)\b")),
-    ("draft", re.compile(r"(?:^|\.)(?:mtp|nextn|eagle)[._]")),
-    ("vision", re.compile(r"(?:^|\.)(?:visual|vision_tower|vision_model|multi_modal_projector|audio_tower|image_newline)\b")),
-    ("experts", re.compile(r"\.experts\.|\.block_sparse_moe\.(?:input|output)_linear")),
-    ("shared expert", re.compile(r"\.shared_expert(?:s)?\.|\.shared_mlp\.")),
-    ("router", re.compile(r"\.(?:gate|router)(?:\.|$)(?!_proj)|shared_expert_gate|e_score_correction_bias")),
-    ("embedding", re.compile(r"(?:embed_tokens|lm_head|word_embeddings|wte)\.")),
-    ("state", re.compile(r"\.(?:linear_attn|linear_attention|mamba|short_conv|kda|conv\.)")),
-    ("state", re.compile(r"\.mixer\.(?:in_proj|out_proj|conv1d|A_log|D|dt_bias|norm)")),
-    ("attention", re.compile(r"\.(?:self_attn|attn|attention|self_attention|mixer\.[qkvo]_proj|indexer)\b")),
-    ("feed-forward", re.compile(r"\.(?:mlp|feed_forward|ffn|mixer\.(?:up|down)_proj)\b")),
+    ("table", late(r"(?:^|\.)(?:ngram_embeddings?|ple_embeddings?|embed_tokens_per_layer)\b")),
+    ("draft", late(r"(?:^|\.)(?:mtp|nextn|eagle)[._]")),
+    ("vision", late(r"(?:^|\.)(?:visual|vision_tower|vision_model|multi_modal_projector|audio_tower|image_newline)\b")),
+    ("experts", late(r"\.experts\.|\.block_sparse_moe\.(?:input|output)_linear")),
+    ("shared expert", late(r"\.shared_expert(?:s)?\.|\.shared_mlp\.")),
+    ("router", late(r"\.(?:gate|router)(?:\.|$)(?!_proj)|shared_expert_gate|e_score_correction_bias")),
+    ("embedding", late(r"(?:embed_tokens|lm_head|word_embeddings|wte)\.")),
+    ("state", late(r"\.(?:linear_attn|linear_attention|mamba|short_conv|kda|conv\.)")),
+    ("state", late(r"\.mixer\.(?:in_proj|out_proj|conv1d|A_log|D|dt_bias|norm)")),
+    ("attention", late(r"\.(?:self_attn|attn|attention|self_attention|mixer\.[qkvo]_proj|indexer)\b")),
+    ("feed-forward", late(r"\.(?:mlp|feed_forward|ffn|mixer\.(?:up|down)_proj)\b")),
 )  # fmt: skip
 
 

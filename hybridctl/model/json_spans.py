@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.){0,10000}"|[{}\[\],:]|[^\s{}\[\],:"]{1,200}')
+from hybridctl.patterns import late
+
+_TOKEN = late(r'"(?:[^"\\\n]|\\.){0,10000}"|[{}\[\],:]|[^\s{}\[\],:"]{1,200}')
 _MAX_KEYS, _MAX_TOKENS, _MAX_DEPTH = 20_000, 400_000, 30
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hybridctl.patterns import late
+
 _METHODS = {
     "fp8": ["fp8"], "fbgemm_fp8": ["fp8"], "ptpc_fp8": ["fp8"], "awq": ["awq"], "awq_marlin": ["awq"], "gptq": ["gptq"],
     "gptq_marlin": ["gptq"], "auto-round": ["auto-round"], "auto_round": ["auto-round"], "autoround": ["auto-round"],
@@ -21,7 +23,7 @@ _NAME_PARTS = {
     "bnb": ["bitsandbytes"], "bitsandbytes": ["bitsandbytes"], "exl2": ["exl2"], "exl3": ["exl3"],
     "bf16": ["none"], "fp16": ["none"],
 }  # fmt: skip
-_GGUF_PART = re.compile(r"(?:iq|tq|q)[1-8](?:_(?:0|1|k|xs|s|m|l|xl|xxs|nl))*", re.IGNORECASE)
+_GGUF_PART = late(r"(?:iq|tq|q)[1-8](?:_(?:0|1|k|xs|s|m|l|xl|xxs|nl))*", re.IGNORECASE)
 
 
 def from_config(document: object) -> tuple[list[str], list[int], object, list[str]]:

@@ -9,6 +9,11 @@ from typing import Any
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _SHOWN = 8
+_LEFT_TO_VLLM = {
+    "index-lacks-tensor", "linear-prefix", "legacy-class", "layer-types-spelling", "missing-field", "ignore-list-split-names",
+    "ignore-list-wrong",
+}  # fmt: skip
+"""Kinds whose harm depends on what reads the checkpoint, or that prepare itself puts right. All others spoil it for any reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,11 @@ class Fault:
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is a fault whatever vLLM says, or where there is none to ask."""
+        return self.id not in _LEFT_TO_VLLM
 
     @property
     def shown(self) -> str:

@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ PROGRAM = Path(__file__).parent.parent / "runtime/vllm_plugin/audit_child.py"
 SECONDS = 300.0
 _SMALL = {".json", ".txt", ".jinja", ".model"}
 _MAX_SMALL = 32 * 1024 * 1024
+_NUMBERS = re.compile(r"(?<=\.)\d+(?=\.)")
 _TAIL = re.compile(r"(?:^|\.)((?:layers|blocks|h)\.\d+\..+)")
 # Scales that vLLM makes with a value of their own where the checkpoint has none, and buffers that it computes itself.
 _OPTIONAL = re.compile(r"(?:^|\.)(?:[kqv]_scale|prob_scale|input_scale|_[kqv]_scale)$")
@@ -60,9 +62,8 @@ def audit_model(
         known: faults that the files have shown; what follows from them is not told again.
         environ: what the child's environment has besides ours: the switch of the plugin for a routed model.
     """
-    return audit_models(config, [list(tensors)], python, folder=folder, known=known, environ=environ, seconds=seconds)[
-        0
-    ]
+    rows = list(tensors)
+    return audit_models(config, [rows], python, folder=folder, known=[known], environ=environ, seconds=seconds)[0]
 
 
 def audit_models(
@@ -71,11 +72,11 @@ def audit_models(
     python: str,
     *,
     folder: Path | None = None,
-    known: Sequence[Fault] = (),
+    known: Sequence[Sequence[Fault]] = (),
     environ: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> list[Asked]:
-    """As :func:`audit_model`, for several lists of tensors under one configuration: vLLM starts once."""
+    """As :func:`audit_model`, for several lists under one configuration: vLLM starts once. ``known``: faults for each list."""
     with tempfile.TemporaryDirectory(prefix="hybridctl-audit-") as made:
         place = Path(made)
         _small_files(folder, place)
@@ -93,7 +94,9 @@ def audit_models(
             said, problem = Child(argv, made, own).documents(seconds)
         except ChildError as error:
             return [Asked(unknown=str(error)) for _ in lists]
-    answers = [_asked(answer, tensors, json.loads(config), known) for answer, tensors in zip(said, lists, strict=False)]
+    told = known or [()] * len(lists)
+    rows = zip(said, lists, told, strict=False)
+    answers = [_asked(answer, tensors, json.loads(config), faults) for answer, tensors, faults in rows]
     why = next((a.unknown for a in answers if a.unknown), "") or problem or "no answer"
     return answers + [Asked(unknown=why) for _ in range(len(lists) - len(answers))]
 
@@ -121,15 +124,23 @@ def _asked(answer: object, tensors: Sequence[Tensor], config: Mapping[str, Any],
     told = {name for fault in known for name in fault.evidence}
     faults: list[Fault] = []
     explained = set(told)
+    odd = by_pattern(_of_no_use([n for n in answer["unused"] if n not in told], config))
     for refusal in answer["refused"]:
         names = [n for n in refusal["names"] if n not in told]
         kind = _kind(refusal["error"])
         if kind == "wrong-shape":
             explained.update(names)
-        if names:
+        if names and kind == "tensor-unexpected":
+            odd.update(by_pattern(names))
+        elif names:
             faults.append(_refused(kind, names, refusal, release, built, tensors))
-    faults += _unused([n for n in answer["unused"] if n not in told], config, release, built)
-    faults += _short(answer["short"], explained, release, built)
+    renamed = _renamed(odd, answer["short"], {t.name: prod(t.shape) for t in tensors})
+    for pattern, parameters in renamed.items():
+        faults.append(_rename(odd.pop(pattern), parameters, built))
+    paired = {name for parameters in renamed.values() for name in parameters}
+    short = {name: got for name, got in answer["short"].items() if name not in paired}
+    faults += _unexpected(odd, release, built)
+    faults += _short(short, explained, release, built)
     return Asked(tuple(faults), model_class=built)
 
 
@@ -146,10 +157,7 @@ def _refused(
     kind: str, names: list[str], refusal: Mapping[str, Any], release: str, built: str, tensors: Sequence[Tensor]
 ) -> Fault:
     pattern = next(iter(by_pattern(names)))
-    what = {
-        "tensor-unexpected": f"{built} has no parameter for it",
-        "wrong-shape": f"its shape {refusal['shape']} does not fit {built}",
-    }.get(kind, f"{built} refuses it")
+    what = f"its shape {refusal['shape']} does not fit {built}" if kind == "wrong-shape" else f"{built} refuses it"
     files = {t.name: t.file for t in tensors}
     return Fault(
         kind, f"{pattern} ({len(names)}): {what}", tuple(names), files.get(names[0], ""),
@@ -157,10 +165,10 @@ def _refused(
     )  # fmt: skip
 
 
-def _unused(names: list[str], config: Mapping[str, Any], release: str, built: str) -> list[Fault]:
-    """Tensors that vLLM passes over without a word, but for those that it has no use for by design."""
+def _of_no_use(names: list[str], config: Mapping[str, Any]) -> list[str]:
+    """Tensors that vLLM passes over, but for those that it has no use for by design."""
     tied = config.get("tie_word_embeddings") or (config.get("text_config") or {}).get("tie_word_embeddings")
-    odd = [
+    return [
         n
         for n in names
         if part_of(n) != "draft"
@@ -168,13 +176,41 @@ def _unused(names: list[str], config: Mapping[str, Any], release: str, built: st
         and not (tied and "lm_head" in n)
         and not _OPTIONAL.search(n)
     ]
+
+
+def _unexpected(odd: Mapping[str, list[str]], release: str, built: str) -> list[Fault]:
     return [
         Fault(
-            "tensor-unexpected", f"{pattern} ({len(found)}): {built} takes nothing of it", tuple(found), "",
-            f"{release} passes over it without a word", _AGAIN,
+            "tensor-unexpected", f"{pattern} ({len(found)}): {built} has no parameter for it", tuple(found), "",
+            f"{release} passes over it without a word, or stops when it comes to it", _AGAIN,
         )
-        for pattern, found in by_pattern(odd).items()
+        for pattern, found in odd.items()
     ]  # fmt: skip
+
+
+def _renamed(
+    odd: Mapping[str, list[str]], short: Mapping[str, list[int]], sizes: Mapping[str, int]
+) -> dict[str, list[str]]:
+    """Patterns of tensors without a use, each with the only parameters that lack as many numbers in the same layers."""
+    lacking = by_pattern(short)
+    found: dict[str, list[str]] = {}
+    for pattern, names in odd.items():
+        wanted = [(_NUMBERS.findall(n), sizes[n]) for n in names]
+        fits = [
+            ps for ps in lacking.values() if [(_NUMBERS.findall(p), short[p][1] - short[p][0]) for p in ps] == wanted
+        ]
+        if len(fits) == 1 and fits[0] not in found.values():
+            found[pattern] = fits[0]
+    return found
+
+
+def _rename(names: list[str], parameters: list[str], built: str) -> Fault:
+    old, new = next(iter(by_pattern(names))), next(iter(by_pattern(parameters)))
+    return Fault(
+        "tensor-renamed",
+        f"{old} ({len(names)}): {built} has no parameter for it, and {new} lacks as many numbers in the same layers",
+        (*names, *parameters), "", "an export under another model's names: the parameter would stay empty", _AGAIN,
+    )  # fmt: skip
 
 
 def _short(short: Mapping[str, list[int]], explained: set[str], release: str, built: str) -> list[Fault]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hybridctl.model.config import ModelConfig
 from hybridctl.model.headers import Tensor
 from hybridctl.model.inventory import is_scale, part_of
 from hybridctl.model.plan import plan_layers
+from hybridctl.model.renaming import ARTICLE, candidates, rename_all
 from hybridctl.patchers.audit_fault import Fault, by_pattern, pattern_of
 
 _LAYER = re.compile(r"((?:\w+\.)*(?:layers|blocks|h))\.(\d+)\.(.+)")
@@ -22,11 +23,6 @@ _EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(.+)")
 _ALIKE = {"attention", "state", "other"}
 """Parts of a layer that all layers of its kind have."""
 _FLOATS = {"F64", "F32", "F16", "BF16"}
-_PREFIX = "linear_"
-_PLAIN = {
-    "q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj", "gate_proj", "up_proj", "down_proj", "gate_up_proj", "q_norm", "k_norm",
-    "self_attn", "mlp", "layers", "model", "embed_tokens", "lm_head", "norm", "input_layernorm", "post_attention_layernorm",
-}  # fmt: skip
 _AGAIN = "hf download OWNER/NAME"
 # Qwen3-Next's projections of a Gated DeltaNet layer are stored fused, those of Qwen3.5 apart; vLLM reads each its own way. Source:
 # https://github.com/vllm-project/vllm/blob/v0.32.0/vllm/model_executor/models/qwen3_5.py (hf_to_vllm_mapper).
@@ -76,26 +72,17 @@ def _prefixed(rows: list[Tensor]) -> tuple[dict[str, str], list[Tensor]]:
 
     Per component, and only where what is left is a name of its own and the checkpoint has no such tensor: ``linear_attn`` stays.
     """
-    there, named, plain = {t.name for t in rows}, {}, []
-    for tensor in rows:
-        parts = [
-            p.removeprefix(_PREFIX) if p.startswith(_PREFIX) and p.removeprefix(_PREFIX) in _PLAIN else p
-            for p in tensor.name.split(".")
-        ]
-        new = ".".join(parts)
-        if new != tensor.name and new not in there:
-            named[tensor.name] = new
-            plain.append(Tensor(new, tensor.dtype, tensor.shape, tensor.bytes, tensor.file))
-        else:
-            plain.append(tensor)
-    return named, plain
+    found = candidates((t.name for t in rows), "")
+    rules = [rule for candidate in found if candidate.id == ARTICLE for rule in candidate.rules]
+    named = rename_all((t.name for t in rows), rules)
+    return named, [replace(t, name=named.get(t.name, t.name)) for t in rows]
 
 
 def _article(named: Mapping[str, str], model: str) -> list[Fault]:
     return [
         Fault(
             "linear-prefix", f"{pattern} ({len(names)}): the model's own name is {pattern_of(named[names[0]])}", tuple(names), "",
-            "no release of vLLM knows tensors with linear_ before a component's name", f"hybridctl prepare {model} --routing FILE",
+            "no release of vLLM knows tensors with linear_ before a component's name", f"hybridctl prepare {model}",
         )
         for pattern, names in by_pattern(named).items()
     ]  # fmt: skip

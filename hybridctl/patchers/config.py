@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from hybridctl.architectures import aliases
 from hybridctl.errors import HybridctlError
 from hybridctl.flags import read_table
 from hybridctl.patchers.json_edit import Path, drop, parse, put
@@ -106,6 +107,7 @@ def patch(text: str, versions: Versions) -> Patched:
     """
     document = parse(text, "config.json")
     made = Patched(text, text, document)
+    _classes(made, versions)
     _rename(made)
     _spell(made, versions)
     _fill(made, versions)
@@ -119,6 +121,23 @@ def _rename(made: Patched) -> None:
                 new = rule["to"] + value.removeprefix(rule["from"])
                 named = f"{value} → {new}: {rule['reason']}"
                 made.put(path, new, Change(rule["field"], _dotted(path), named, tuple(rule["source"])))
+
+
+def _classes(made: Patched, versions: Versions) -> None:
+    """Names of classes, from ``architecture_aliases.toml``."""
+    version = parse_version(versions.vllm)
+    for alias in aliases():
+        for path, value in list(_values(made.document, "architectures")):
+            new = alias.of(value) if isinstance(value, str) else None
+            # The type beside the class: that of a text part says nothing of the class of the whole.
+            beside = _at(made.document, path[:-2]).get("model_type")
+            if new is None or (alias.model_types and beside not in alias.model_types):
+                continue
+            told = f"{value} → {new}: {alias.reason}"
+            if alias.holds(version) is False:
+                made.warnings.append(f"{_dotted(path)}: {value} is {new} in vLLM {alias.vllm}; {versions.vllm} is none")
+            else:
+                made.put(path, new, Change("architectures", _dotted(path), told, alias.source))
 
 
 def _spell(made: Patched, versions: Versions) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from hybridctl import __version__, overlays
-from hybridctl.overlays import Made, Manifest, OverlayFile, Prepared, StoredFlag
+from hybridctl.overlays import Loading, Made, Manifest, OverlayFile, Prepared, StoredFlag
 from hybridctl.patchers.config import Versions
 from hybridctl.patchers.overlay import Materialize
 from hybridctl.patchers.source import Source
@@ -25,6 +25,8 @@ def manifest(
     how: Materialize,
     patches: Iterable[str],
     flags: list[StoredFlag],
+    summary: str = "",
+    load: Loading | None = None,
 ) -> Manifest:
     """Of a folder that is filled but for its manifest."""
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
@@ -37,6 +39,7 @@ def manifest(
         times=_times(source),
         patches=list(patches),
         flags=flags,
+        summary=summary,
     )
     return Manifest(
         model=source.model,
@@ -46,6 +49,7 @@ def manifest(
         vllm=versions.vllm,
         files={name: OverlayFile(size=path.stat().st_size, sha256=digest(path)) for name, path in files.items()},
         made=made,
+        load=load,
     )
 
 
@@ -65,10 +69,13 @@ def up_to_date(
     how: Materialize,
     texts: Mapping[str, str],
     flags: list[StoredFlag],
+    load: Loading | None = None,
 ) -> bool:
     """Whether an overlay is what would be made now, and nobody has changed it since."""
     made = present.made
     if made is None or (present.vllm, present.routing, present.revision) != (versions.vllm, routing, source.revision):
+        return False
+    if present.load != load:
         return False
     if (made.materialize, made.flags, made.transformers) != (how, flags, versions.transformers):
         return False

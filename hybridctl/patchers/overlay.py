@@ -204,4 +204,6 @@ def clear(folder: Path, manifest: Manifest | None) -> None:
 
 def _failed(folder: Path, error: OSError) -> HybridctlError:
     named = error.filename or folder
-    return HybridctlError(f"can't write {named}: {error.strerror or error}", "df -h, or --output DIR")
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)  # no wrong usage
+    kind = HybridctlError if full else UsageError
+    return kind(f"can't write {named}: {error.strerror or error}", "df -h, or --output DIR")

@@ -14,13 +14,15 @@ from hybridctl.architectures import backend_takes, registered
 from hybridctl.errors import UsageError
 from hybridctl.model.config import ModelConfig, read_config
 from hybridctl.model.plan import LayerPlan, plan_layers
-from hybridctl.overlays import StoredFlag
-from hybridctl.patchers import launch_files, routing
+from hybridctl.overlays import Loading, NameRule, StoredFlag
+from hybridctl.patchers import launch_files, loading, routing
 from hybridctl.patchers.audit import Audit
 from hybridctl.patchers.config import Change, Patched, Versions, patch, unified
 from hybridctl.patchers.overlay import Materialize
+from hybridctl.patchers.recipe_flags import Recipe, family_of, recipe
 from hybridctl.patchers.source import Source
 from hybridctl.runtime.overlay_min import PREFIX, plain_architecture, routed_architecture
+from hybridctl.runtime.vllm_plugin.routing import not_executed
 from hybridctl.runtime.vllm_plugin.window import check_version
 from hybridctl.versions import parse_version
 
@@ -48,6 +50,8 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     plugins: str = "hybridctl"
     audit: Audit | None = None
+    load: Loading | None = None
+    recipe: Recipe = field(default_factory=Recipe)
 
     @property
     def name(self) -> str:
@@ -59,8 +63,17 @@ class Plan:
         """Files of our own, by name."""
         return {
             "config.json": self.patched.after,
-            launch_files.CONFIG: launch_files.config_yml(self.folder, self.source.model, self.flags),
-            launch_files.ENVIRONMENT: launch_files.environment(self.routed, self.plugins),
+            launch_files.CONFIG: launch_files.config_yml(
+                *(self.folder, self.source.model, self.flags, None if self.routed else self.load),
+                others=self.recipe.others,
+            ),
+            launch_files.ENVIRONMENT: launch_files.environment(
+                self.folder,
+                self.plugins,
+                injected=self.routed,
+                renamed=self.load is not None,
+                variables=self.recipe.variables,
+            ),
         }
 
     @property
@@ -79,7 +92,24 @@ class Plan:
         if self.how == "link" and self.source.folder is not None:
             parent = self.source.folder.parent
             mounts.append(parent.parent if parent.name == "snapshots" else self.source.folder)
-        return launch_files.commands(self.folder, self.name, self.routed, self.versions.vllm, mounts)
+        plugin = self.routed or self.load is not None
+        return launch_files.commands(self.folder, self.name, plugin, self.versions.vllm, mounts)
+
+    def take_flags(self, flags: Sequence[StoredFlag]) -> None:
+        """Take flags into the overlay, and what the family's recipe adds to them."""
+        family = family_of(read_config(self.patched.document), plain_architecture(self.patched.document))
+        self.recipe = recipe(family, flags, self.versions.vllm)
+        self.flags = [*flags, *self.recipe.flags]
+
+    def rename(self, rules: Sequence[NameRule]) -> None:
+        """Take rules for names of tensors into the overlay.
+
+        Raises:
+            UsageError: as :func:`hybridctl.patchers.loading.write`.
+        """
+        if rules:
+            self.load = loading.write(self.patched, rules, self.source.inventory, self.versions.vllm)
+            self.words = words(self)
 
 
 def default_folder(model: str, option: str | None) -> Path:
@@ -158,7 +188,7 @@ def _route(plan: Plan, config: ModelConfig, force: bool, tp: int) -> None:
     block = plan.patched.document[routing.KEY]
     made = routing.dispatcher(plan.patched.document, config, plan.layers, block, tp)
     check_version(plan.versions.vllm)
-    if lines := routing.not_yet(made):
+    if lines := not_executed(made):
         if not force:
             raise UsageError("; ".join(lines), "--routing none, another FILE, or --force to write it all the same")
         plan.warnings += [f"serve refuses it with this hybridctl: {line}" for line in lines]
@@ -205,6 +235,9 @@ def words(plan: Plan) -> str:
     since = next((w.first for w in row.windows if w.first), None) if row else None
     served = f"vLLM ≥ {since.removesuffix('.0')} serves it" if since else "vLLM serves it" if row else ""
     changed = list(dict.fromkeys(change.field for change in plan.patched.changes))
+    if plan.load is not None:
+        count = sum(n for _, n, _, _ in loading.shown(plan.load.names, plan.source.inventory))
+        changed.append(f"names of {count} tensors ({', '.join(rule.shown for rule in plan.load.names)})")
     lines = [first + (f"; {served}." if served else "."), f"Patched: {', '.join(changed) or 'nothing'}."]
     if plan.routed:
         lines.append(f"Dispatcher: injected by hybridctl serve (routing {plan.routing}).")

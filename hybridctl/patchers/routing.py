@@ -22,7 +22,6 @@ from hybridctl.patchers.json_edit import parse as parse_json
 from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.hybrid_config import ModelShape, parse
 from hybridctl.runtime.overlay_min import routed_architecture
-from hybridctl.runtime.vllm_plugin.routing import FEATURES
 
 KEY = "hybrid_config"
 ARTICLE: Mapping[str, Any] = {
@@ -164,11 +163,6 @@ def dispatcher(
 def _class(document: Mapping[str, Any]) -> str:
     named = document.get("architectures")
     return str(named[0]) if isinstance(named, list) and named else "the model"
-
-
-def not_yet(made: HybridAttentionDispatcher) -> list[str]:
-    """What the runtime does not execute yet, a line each."""
-    return made.unsupported(FEATURES)
 
 
 def weights(inventory: Inventory) -> tuple[int, int, int | None]:

@@ -75,7 +75,7 @@ def find(model: str, revision: str | None = None) -> Source:
         raise UsageError(f"there is no folder {model[:120]!r}", "give a folder with a config.json, or OWNER/NAME")
     if os.environ.get("VLLM_USE_MODELSCOPE", "").lower() == "true":
         return _modelscope(model, revision)
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+    if _offline():
         return _cached(model, revision, "HF_HUB_OFFLINE is set")
     try:
         return _hub(patiently(lambda: read_listing(model, revision)))
@@ -139,14 +139,29 @@ def _cached(model: str, revision: str | None, why: str) -> Source:
 
 
 def _modelscope(model: str, revision: str | None) -> Source:
-    """As vLLM does it (``tokenizers/registry.py``): the whole snapshot through ModelScope's own client."""
+    """As vLLM does it (``tokenizers/registry.py``): a whole snapshot through ModelScope's own client, offline where the hub's is.
+
+    Raises:
+        UsageError: there is no client, or it got nothing.
+    """
     if importlib.util.find_spec("modelscope") is None:
         raise UsageError(
             "VLLM_USE_MODELSCOPE is true, and there is no package modelscope here", "pip install modelscope"
         )
     download = importlib.import_module("modelscope.hub.snapshot_download").snapshot_download
-    folder = Path(str(download(model_id=model, revision=revision)))
+    try:
+        folder = Path(str(download(model_id=model, revision=revision, local_files_only=_offline())))
+    except Exception as error:
+        told = " ".join(str(error).split())[:200] or type(error).__name__
+        offline = " (HF_HUB_OFFLINE is set)" if _offline() else ""
+        raise UsageError(
+            f"{model} can't be had from ModelScope{offline}: {told}", f"modelscope download --model {model}"
+        ) from error
     return _folder(model, revision, folder.absolute(), (f"ModelScope's client has downloaded it to {folder}",))
+
+
+def _offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def _folder(model: str, revision: str | None, folder: Path, notes: tuple[str, ...] = ()) -> Source:

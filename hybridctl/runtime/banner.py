@@ -20,9 +20,12 @@ def lines(launch: Launch, ready: Ready, log: str) -> list[tuple[str, str]]:
             f"{known.created:%Y-%m-%d %H:%M %Z} from {known.model}{at} for vLLM {known.vllm}, routing: {known.routing}"
         )
         rows.append(("prepared", made))
+    if told := summary(launch):
+        rows.append(("about", told))
     rows += injection(launch, ready)
+    rows += names(launch, ready)
     rows.append(("address", launch.url))
-    if ready.proof:
+    if ready.proof and launch.routed:
         rows.append(("counters", f"{launch.url}/metrics: hybridctl_kernel_tokens_total by kernel"))
     rows.append(("log", log))
     return rows
@@ -36,7 +39,37 @@ def commands(launch: Launch, ready: Ready) -> list[str]:
     out = [f"curl {local}/generate{key} -d '{json.dumps(body)}'"] if ready.generate else []
     body = {"model": ready.model, **body}
     out.append(f"curl {local}/v1/completions{key} -H 'Content-Type: application/json' -d '{json.dumps(body)}'")
-    return [*out, f"hybridctl verify {local}"] if ready.proof else out
+    return [*out, f"hybridctl verify {local}"] if ready.proof and launch.routed else out
+
+
+def summary(launch: Launch) -> str:
+    """What a prepared model is and what was patched, as prepare said it; of the dispatcher only where it is so now."""
+    known = launch.checkpoint.prepared
+    told = known.made.summary if known is not None and known.made is not None else ""
+    return told if launch.routed == launch.checkpoint.routed else told.partition(" Dispatcher: ")[0]
+
+
+def names(launch: Launch, ready: Ready | None = None) -> list[tuple[str, str]]:
+    """Tensors that are loaded under other names, and a legacy name of the class."""
+    rows = (
+        [("class", f"{launch.alias}, for which {launch.checkpoint.architecture} is a legacy name")]
+        if launch.alias
+        else []
+    )
+    load = launch.checkpoint.load
+    if load is None:
+        return rows
+    proved = ready.proof.names if ready and ready.proof else {}
+    if not proved:
+        return [*rows, ("names", f"{len(load.names)} rules, once every worker has proved it")]
+    first = proved[min(proved)]
+    where = f"{len(proved)} worker" + ("" if len(proved) == 1 else "s")
+    for i, row in enumerate(first["rules"]):
+        old, new = row["example"]
+        rows.append(("names" if i == 0 else "", f"{row['tensors']} tensors renamed in {where}, such as {old} → {new}"))
+    if first.get("empty"):
+        rows.append(("", f"nothing was loaded into {first['empty']}"))
+    return rows
 
 
 def injection(launch: Launch, ready: Ready | None = None) -> list[tuple[str, str]]:
@@ -46,10 +79,8 @@ def injection(launch: Launch, ready: Ready | None = None) -> list[tuple[str, str
         if checkpoint.routed:
             return [("injected", "no (--no-hybrid): full attention at every position, though the checkpoint is routed")]
         why = "config.json declares no hybrid_config" if checkpoint.config else "its config.json is not at hand"
-        return [
-            ("injected", f"no: {why}; vLLM serves the model as it is"),
-            ("", "to see routing: hybridctl serve --demo"),
-        ]
+        rows = [("injected", f"no: {why}; vLLM serves the model as it is")]
+        return rows if summary(launch) else [*rows, ("", "to see routing: hybridctl serve --demo")]
     rule: list[str] = []
     frees: list[Any] = []
     if ready and ready.proof and ready.proof.workers:

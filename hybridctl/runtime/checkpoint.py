@@ -13,7 +13,7 @@ from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.hybrid_config import ModelShape, parse
 
 if TYPE_CHECKING:
-    from hybridctl.overlays import Manifest, Prepared
+    from hybridctl.overlays import Loading, Manifest, Prepared
 
 DEMO = Path(__file__).resolve().parent.parent / "demo_model"
 DEMO_NAME = "hybridctl-demo"
@@ -39,6 +39,17 @@ class Checkpoint:
     @property
     def routed(self) -> bool:
         return self.config.get("hybrid_config") is not None
+
+    @property
+    def load(self) -> Loading | None:
+        """The rules for names of a prepared overlay."""
+        return self.prepared.load if self.prepared is not None else None
+
+    @property
+    def architecture(self) -> str:
+        """The first class that config.json names; empty where it names none."""
+        named = self.config.get("architectures")
+        return str(named[0]) if isinstance(named, list) and named else ""
 
     @property
     def location(self) -> str:

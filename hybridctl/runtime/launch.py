@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hybridctl.architectures import aliases, registered
 from hybridctl.runtime import overlay_min
 from hybridctl.runtime.checkpoint import Checkpoint
 from hybridctl.runtime.run_dir import temporary
 from hybridctl.runtime.target import Target
+from hybridctl.versions import parse_version
 
 YOURS = "as you gave it"
 DEFAULT_PORT = 8000
@@ -54,6 +56,13 @@ class Launch:
     env: list[Setting] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     model_path: str = ""
+    alias: str = ""
+    """The class that stands for a legacy name in config.json, which only the plugin registers."""
+
+    @property
+    def plugin(self) -> bool:
+        """Whether the plugin has work to do: a routing, rules for names of tensors, or a legacy class name."""
+        return self.routed or self.checkpoint.load is not None or bool(self.alias)
 
     def given(self, *names: str) -> str | None:
         """The last value of a flag by any of its names; ``""`` for one without a value."""
@@ -108,8 +117,10 @@ class Launch:
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         out = {**base, **{s.name: s.values[0] for s in self.env}}
-        if not self.routed:
+        if not self.plugin:
             out.pop("HYBRIDCTL_PLUGIN", None)
+        if self.checkpoint.load is None:
+            out.pop("HYBRIDCTL_NAMES", None)
         return out
 
 
@@ -122,7 +133,7 @@ def plan(checkpoint: Checkpoint, target: Target, options: Options, run: Path, en
     """
     launch = Launch(checkpoint, target, checkpoint.routed and not options.no_hybrid)
     # The plugin's architectures exist only where it is switched on, and every routed model must have one.
-    ours = str((checkpoint.config.get("architectures") or [""])[0]).startswith("HybridCtl")
+    ours = checkpoint.architecture.startswith(overlay_min.PREFIX)
     stripped: dict[Path, set[str]] = {}
     if checkpoint.routed and not launch.routed and checkpoint.folder is not None:
         stripped = overlay_min.operator_tensors(checkpoint.folder)
@@ -141,6 +152,11 @@ def plan(checkpoint: Checkpoint, target: Target, options: Options, run: Path, en
             f"({size / (1 << 20):.0f} MiB, removed at the end)"
         )
     release = target.version.partition("+")[0]
+    launch.alias = alias_of(checkpoint.architecture, release)
+    if launch.alias:
+        launch.notes.append(
+            f"{checkpoint.architecture} is served as {launch.alias}, which is its name in vLLM {release}: the plugin registers it"
+        )
     if checkpoint.prepared is not None and checkpoint.prepared.vllm != release:
         launch.notes.append(
             f"{checkpoint.location} was prepared for vLLM {checkpoint.prepared.vllm}; this one is {release}"
@@ -191,12 +207,18 @@ def _environment(launch: Launch, options: Options, run: Path, environ: Mapping[s
     def put(name: str, value: object, reason: str) -> None:
         launch.env.append(Setting(name, (str(value),), reason))
 
-    if launch.routed:
+    if launch.plugin:
         put("HYBRIDCTL_PLUGIN", 1, "switches the plugin on; without it, it does nothing")
         put("HYBRIDCTL_RUN_DIR", run / "proof", "where every process of vLLM proves that it has the plugin")
-        if options.keep_kv:
+        if launch.routed and options.keep_kv:
             put("HYBRIDCTL_KEEP_KV", 1, "--keep-kv: K/V pages are kept by vLLM's own rules")
-    if launch.routed or launch.target.has_generate:
+        if launch.checkpoint.load is not None:
+            put(
+                "HYBRIDCTL_NAMES",
+                launch.checkpoint.location,
+                "its rules for names of tensors, which the plugin applies",
+            )
+    if launch.plugin or launch.target.has_generate:
         names = launch.target.allowlist(environ.get("VLLM_PLUGINS"))
         put("VLLM_PLUGINS", names, "an allowlist over all kinds of plugins: what is installed, and hybridctl")
     put("PROMETHEUS_MULTIPROC_DIR", run / "metrics", "fresh for this run: counters of all processes reach /metrics")
@@ -212,6 +234,21 @@ def _environment(launch: Launch, options: Options, run: Path, environ: Mapping[s
         size = launch.tensor_parallel_size
         if size > 1 and "VLLM_CPU_OMP_THREADS_BIND" not in environ:
             put("VLLM_CPU_OMP_THREADS_BIND", _binding(size), "each tensor-parallel rank gets processors of its own")
+
+
+def alias_of(architecture: str, vllm: str) -> str:
+    """The class by which a release knows a legacy name; empty for any other name."""
+    version = parse_version(vllm)
+    for alias in aliases():
+        new = alias.of(architecture)
+        if (
+            new is not None
+            and not alias.model_types
+            and alias.holds(version) is True
+            and registered(architecture) is None
+        ):
+            return new
+    return ""
 
 
 def _inductor() -> Path:

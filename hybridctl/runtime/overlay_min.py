@@ -16,6 +16,9 @@ from hybridctl.model.inventory import read_file
 from hybridctl.runtime import tensors
 
 PREFIX, SUFFIX = "HybridCtl", "ForCausalLM"
+RENAMED = "HybridCtlRenamed"
+"""Before the class of an overlay whose tensors are renamed while they are loaded, and which is not routed: no vLLM registers it, so
+that none serves the folder without the rules. Where the plugin is told of the rules, the class is served under its own name."""
 _PROJECTION = re.compile(r"(?:^|\.)self_attn\.linear_proj\.weight$")
 _OPERATOR = re.compile(r"(?:^|\.)self_attn\.(?:linear_proj\.weight|linear_head_gate)$")
 
@@ -28,6 +31,7 @@ def routed_architecture(config: Mapping[str, Any]) -> str:
     """
     named = config.get("architectures")
     base = str(named[0]) if isinstance(named, list) and named else ""
+    base = base.removeprefix(RENAMED)
     if base.startswith(PREFIX):
         return base
     if not base.endswith(SUFFIX):
@@ -41,7 +45,7 @@ def routed_architecture(config: Mapping[str, Any]) -> str:
 def plain_architecture(config: Mapping[str, Any]) -> str:
     """The name by which vLLM itself knows the architecture."""
     named = config.get("architectures")
-    return str(named[0]).removeprefix(PREFIX) if isinstance(named, list) and named else ""
+    return str(named[0]).removeprefix(RENAMED).removeprefix(PREFIX) if isinstance(named, list) and named else ""
 
 
 def feature_size(folder: Path) -> int | None:

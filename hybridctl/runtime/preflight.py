@@ -31,9 +31,9 @@ def refuse(launch: Launch) -> None:
     if launch.checkpoint.folder is not None:
         read_folder(launch.checkpoint.folder)
     _plugin_names(launch.target, os.environ.get("VLLM_PLUGINS"))
-    if not launch.routed:
+    if not launch.plugin:
         return
-    from hybridctl.runtime.vllm_plugin.routing import FEATURES
+    from hybridctl.runtime.vllm_plugin.routing import not_executed
     from hybridctl.runtime.vllm_plugin.window import check_version
 
     target = launch.target
@@ -43,8 +43,10 @@ def refuse(launch: Launch) -> None:
             f"hybridctl is not installed in {target.python}, so vLLM there can't load its plugin",
             f"{target.python} -m pip install hybridctl",
         )
+    if not launch.routed:
+        return
     dispatcher = launch.checkpoint.dispatcher(launch.tensor_parallel_size)
-    if dispatcher is not None and (lines := dispatcher.unsupported(FEATURES)):
+    if dispatcher is not None and (lines := not_executed(dispatcher)):
         raise UsageError("; ".join(lines), "serve with --no-hybrid")
 
 

@@ -6,12 +6,13 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hybridctl.errors import HybridctlError
+from hybridctl.overlays import NameRule
 from hybridctl.runtime.http import Client, NoAnswer
 
 # Titles that vLLM gives to the processes that hold an engine or a model.
@@ -30,6 +31,8 @@ class Proof:
     registered: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     workers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """By rank."""
+    names: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """By rank, where tensors were renamed."""
 
     @property
     def layers(self) -> int:
@@ -40,6 +43,7 @@ def read_proof(folder: Path) -> Proof:
     """Read a run directory's proof. Raises ProofError for a file that can't be read."""
     registered: dict[int, Mapping[str, Any]] = {}
     workers: dict[int, Mapping[str, Any]] = {}
+    names: dict[int, Mapping[str, Any]] = {}
     for file in sorted(folder.glob("*.json")):
         try:
             document = json.loads(file.read_text(encoding="utf-8"))
@@ -47,18 +51,32 @@ def read_proof(folder: Path) -> Proof:
                 registered[int(document["pid"])] = document
             elif file.name.startswith("layers-"):
                 workers[int(document["rank"])] = document
+            elif file.name.startswith("names-"):
+                names[int(document["rank"])] = document
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ProofError(f"the proof {file} can't be read: {error}") from error
-    return Proof(registered, workers)
+    return Proof(registered, workers, names)
 
 
-def missing(proof: Proof, front: int, processes: Mapping[int, str], ranks: int) -> list[str]:
+def missing(
+    proof: Proof,
+    front: int,
+    processes: Mapping[int, str],
+    ranks: int,
+    *,
+    routed: bool = True,
+    rules: Sequence[NameRule] = (),
+    alias: tuple[str, str] | None = None,
+) -> list[str]:
     """What the proof lacks, a line each.
 
     Args:
         front: pid of the API server.
         processes: living processes of the server by pid, with their titles.
         ranks: workers that there must be.
+        routed: whether each worker must hold routed layers.
+        rules: those for names that each worker must have applied, each to some tensor.
+        alias: a legacy class name that each process must know, and its class.
     """
     lines = []
     if front not in proof.registered:
@@ -66,15 +84,34 @@ def missing(proof: Proof, front: int, processes: Mapping[int, str], ranks: int) 
     for pid, title in processes.items():
         if (named := _TITLE.match(title)) and not _WITHOUT_ENGINE.match(title) and pid not in proof.registered:
             lines.append(f"{named[0]} (pid {pid}) has not loaded the plugin")
+    if alias is not None:
+        strange = [pid for pid, told in proof.registered.items() if told.get("aliases", {}).get(alias[0]) != alias[1]]
+        lines += [f"process {pid} has not registered {alias[0]} as {alias[1]}" for pid in strange]
     for rank in range(ranks):
-        worker = proof.workers.get(rank)
-        if worker is None:
-            lines.append(f"the worker of rank {rank} holds no routed model")
-        elif not worker.get("layers"):
-            lines.append(f"the worker of rank {rank} has no routed layer")
-        elif int(worker["pid"]) not in processes:
-            lines.append(f"the worker of rank {rank} (pid {worker['pid']}) is gone")
+        if routed:
+            lines += _unproved(proof.workers.get(rank), rank, processes, "holds no routed model")
+            if rank in proof.workers and not proof.workers[rank].get("layers"):
+                lines.append(f"the worker of rank {rank} has no routed layer")
+        if rules:
+            lines += _unproved(proof.names.get(rank), rank, processes, "has not renamed a tensor")
+            lines += _idle(proof.names.get(rank), rank, rules)
     return lines
+
+
+def _unproved(worker: Mapping[str, Any] | None, rank: int, processes: Mapping[int, str], lack: str) -> list[str]:
+    if worker is None:
+        return [f"the worker of rank {rank} {lack}"]
+    if int(worker["pid"]) not in processes:
+        return [f"the worker of rank {rank} (pid {worker['pid']}) is gone"]
+    return []
+
+
+def _idle(worker: Mapping[str, Any] | None, rank: int, rules: Sequence[NameRule]) -> list[str]:
+    if worker is None:
+        return []
+    done = {(row["kind"], row["old"], row["new"]): int(row["tensors"]) for row in worker.get("rules", ())}
+    idle = (rule for rule in rules if not done.get((rule.kind, rule.old, rule.new)))
+    return [f"the worker of rank {rank} has not applied the rule for names {rule.shown}" for rule in idle]
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class Server:
             if self._asked is not None:  # while it was being started: nobody has told it yet
                 self._child.stop()
             follower = Follower(self._child.output, log)
-            prove = self._prove if self.launch.routed else None
+            prove = self._prove if self.launch.plugin else None
             client = Client(self.launch.url, self.launch.api_key, own=True)
             probe = Probe(client, prove, time.monotonic(), self._answers)
             try:
@@ -192,14 +192,22 @@ class Server:
     def _prove(self) -> Proof:
         """Wait a little for every process to have written its proof."""
         assert self._child is not None
-        deadline = time.monotonic() + PROOF_SECONDS
+        launch, deadline = self.launch, time.monotonic() + PROOF_SECONDS
+        rules = launch.checkpoint.load.names if launch.checkpoint.load is not None else []
+        alias = (launch.checkpoint.architecture, launch.alias) if launch.alias else None
         while True:
             proof = read_proof(self.run.proof)
-            lines = missing(proof, self._child.pid, self._child.processes(), self.launch.tensor_parallel_size)
+            lines = missing(
+                *(proof, self._child.pid, self._child.processes(), launch.tensor_parallel_size),
+                routed=launch.routed,
+                rules=rules,
+                alias=alias,
+            )
             if not lines:
                 return proof
             if time.monotonic() > deadline:
-                raise ProofError("the dispatcher is not injected: " + "; ".join(lines))
+                what = "the dispatcher is not injected: " if launch.routed else "the plugin has not done its work: "
+                raise ProofError(what + "; ".join(lines))
             time.sleep(0.5)
 
     def _end(self, code: int, error: HybridctlError | None, follower: Follower) -> Ended:
@@ -213,8 +221,8 @@ class Server:
             )
         if self._asked is not None:
             return Ended(code if self.ready is not None else 128 + self._asked)
-        routed = self.launch.routed and self.ready is None
-        if routed and (trouble := aftermath.plugin_trouble(follower.transcript())):
+        needed = self.launch.plugin and self.ready is None
+        if needed and (trouble := aftermath.plugin_trouble(follower.transcript())):
             # vLLM then stops at the overlay's architecture, which is not the cause.
             reason = f"vLLM ended with exit code {code}, for it could not load hybridctl's plugin: {trouble}"
             return Ended(code or EXIT_FAILURE, reason, None, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -266,3 +267,27 @@ def test_our_own_failure_is_one_line_and_exit_3(tmp_path: Path, log: Path) -> No
         env={**os.environ, "HYBRIDCTL_DEBUG": "1"},
     )
     assert "Traceback" in debug.stderr
+
+
+def test_without_options_no_parser_is_loaded_and_the_answer_is_the_same(tmp_path: Path) -> None:
+    """``hybridctl doctor`` alone goes past typer; any option, also one that says the default, goes through it."""
+    watched = "import sys; from hybridctl import cli\ntry: cli.main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    plain, parsed = (
+        subprocess.run(
+            [sys.executable, "-c", watched, "doctor", *more], capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+        for more in ([], ["--format", "text"])
+    )
+    told, again = ([x for x in done.stdout.splitlines() if "GiB" not in x] for done in (plain, parsed))
+    assert (plain.returncode, told) == (parsed.returncode, again)  # but for memory and disk, which change by the minute
+    assert len(told) > 10
+    assert "hybridctl.doctor.terminal" in plain.stderr.split()
+    assert not {"typer", "click", "pydantic"} & set(plain.stderr.split())
+    assert {"typer", "hybridctl.doctor.terminal"} <= set(parsed.stderr.split())
+
+
+def test_the_parsers_defaults_are_those_of_the_run_without_it() -> None:
+    from hybridctl.commands import _doctor_run, doctor
+
+    declared, run_itself = (inspect.signature(f).parameters for f in (doctor.doctor, _doctor_run.run))
+    assert [(p.name, p.default) for p in declared.values()] == [(p.name, p.default) for p in run_itself.values()]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from hybridctl.cli import app
+from hybridctl.app import app
 from hybridctl.errors import UsageError
 
 FAMILIES = json.loads((Path(__file__).parent.parent / "data" / "fit" / "families.json").read_text())
@@ -106,7 +106,9 @@ def test_the_exit_code_tells() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["Qwen/Qwen3.6-27B", "--gpu", "H100"], "sold in several sizes"),
+        (["Qwen/Qwen3.6-27B", "--gpu", "H100"], "80 GiB (H100 PCIe), 94 GiB (H100 NVL)"),
+        (["{}"], "neither a folder nor a Hugging Face name"),
+        (["Qwen/Qwen3.6-27B", "--gpu", "H200", "--plot", "/no/such/folder/x.svg"], "can't write"),
         (["Qwen/Qwen3.6-27B", "--gpu", "nonsense"], "not in the table"),
         (["Qwen/Qwen3.6-27B", "--gpu", "4xnonsense"], "not in the table"),
         (["Qwen/Qwen3.6-27B", "--memory", "9999999"], "is no GPU"),

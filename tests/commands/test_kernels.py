@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from hybridctl.cli import app
+from hybridctl.app import app
 from hybridctl.errors import HybridctlError, UsageError
 from hybridctl.kernels import build as building
 from tests.kernels.test_build import fake_nvcc

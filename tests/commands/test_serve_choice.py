@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from fake_overlay import make
 from fake_vllm import make_environment, serving
 from typer.testing import CliRunner
 
-from hybridctl.cli import COMMANDS, app
+from hybridctl.app import COMMANDS, app
 from hybridctl.errors import UsageError
 from hybridctl.runtime import choice, overlay_min
 from hybridctl.runtime.checkpoint import DEMO, find
@@ -72,6 +73,28 @@ def test_it_is_named_when_it_is_ready(tmp_path: Path) -> None:
             server.out.split()
         )
         assert not (server.runs[0] / "model").exists()  # it names the plugin's architecture itself
+
+
+RULE = {"id": "linear-prefix", "kind": "component", "old": "linear_q_proj", "new": "q_proj"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it")
+def test_rules_for_names_are_proved_before_it_is_ready(tmp_path: Path) -> None:
+    load = {"architecture": "Qwen3ForCausalLM", "names": [RULE]}
+    folder = make(tmp_path / "home", "one", architecture="HybridCtlRenamedQwen3ForCausalLM", load=load)
+    with serving(tmp_path, "--force", "--no-hybrid", "--json") as server:
+        server.when(lambda: server.out.endswith("\n}\n"))
+        said = json.loads(server.out)
+        assert (said["injected"], said["names"][0]["tensors"]) == (False, 2)
+        # Inside vLLM the class has its own name; the one in the folder is for a vLLM without the rules.
+        served = json.loads((server.runs[0] / "model" / "config.json").read_text())
+        assert served["architectures"] == ["Qwen3ForCausalLM"]
+        assert server.end(signal.SIGTERM) == 0
+    with serving(tmp_path, "--force", "--no-hybrid", mode="idle-names") as server:
+        code, line = server.why()
+        assert code != 0
+        assert "the worker of rank 0 has not applied the rule for names linear_q_proj → q_proj" in line
+    assert json.loads((folder / "config.json").read_text())["architectures"] == ["HybridCtlRenamedQwen3ForCausalLM"]
 
 
 def test_several_are_listed_with_the_line_to_type(home: Path) -> None:

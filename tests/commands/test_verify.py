@@ -10,7 +10,7 @@ import pytest
 from fake_routed import CUT, by_position, routed_server
 from typer.testing import CliRunner
 
-from hybridctl.cli import app
+from hybridctl.app import app
 from hybridctl.errors import HybridctlError, UsageError
 from hybridctl.runtime import reference_probe
 from hybridctl.runtime.checkpoint import DEMO

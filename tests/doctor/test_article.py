@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hybridctl.cli import COMMANDS
+from hybridctl.app import COMMANDS
 from hybridctl.data import recipes_dir
 from hybridctl.doctor import knowledge
 from hybridctl.doctor.checks import discover

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hybridctl.cli import COMMANDS
+from hybridctl.app import COMMANDS
 from hybridctl.doctor import knowledge
 from hybridctl.doctor.diagnose import Inputs, gather, text_stream
 from hybridctl.doctor.facts.clean import strip_controls

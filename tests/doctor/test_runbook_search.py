@@ -109,6 +109,13 @@ def test_the_runbook_of_a_known_line_is_found_without_words_of_its_own() -> None
     assert [page.id for page, _ in found] == ["other", "mine"]
 
 
+def test_a_few_words_with_the_name_of_a_runbook_find_it() -> None:
+    known, library = knowledge.load(), runbooks.load()
+    assert search(known, library, "server slow", "en").runbooks[0][0].id == "slow"
+    long = "the server is up and answers each request of ours, only ever so slow"  # here it is a word like others
+    assert all(how == "wording" for _, how in search(known, library, long, "en").runbooks)
+
+
 def test_nothing_is_near_to_nonsense() -> None:
     assert (entries("qqqqqq"), books("qqqqqq"), books("。，！"), books("")) == ([], [], [], [])
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hybridctl.cli import app
+from hybridctl.app import app
 
 MEASURED = json.loads((Path(__file__).parent.parent / "data" / "fit" / "h200.json").read_text())
 POINTS = MEASURED["points"]

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from hybridctl.cli import app
+from hybridctl.app import app
 from hybridctl.errors import UsageError
 
 FAMILIES = Path(__file__).parent.parent / "data" / "fit" / "families.json"

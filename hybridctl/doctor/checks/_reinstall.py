@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Fix
+from hybridctl.patterns import late
 
-_CUDA = re.compile(r"cu\d{2,3}")
+_CUDA = late(r"cu\d{2,3}")
 
 
 def reinstall(facts: Facts) -> Fix:

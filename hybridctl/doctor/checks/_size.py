@@ -6,22 +6,21 @@ import re
 
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.facts.model import Fact, Facts
+from hybridctl.patterns import late
 
 # "8x7B" shares its attention, "30B-A3B" and "E4B" tell active parameters besides: only a number that stands alone is the total.
-_EXPERTS = re.compile(r"(?<![\w.])(\d{1,2})x(\d{1,3}(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
-_TOTAL = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
+_EXPERTS = late(r"(?<![\w.])(\d{1,2})x(\d{1,3}(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
+_TOTAL = late(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
 # Drafters and adapters carry the name of the model that they belong to.
-_NOT_ITSELF = re.compile(
-    r"eagle|dflash|dspark|draft|medusa|speculator|lora|adapter|mmproj|\bmtp\b|[-_]to[-_]", re.IGNORECASE
-)
+_NOT_ITSELF = late(r"eagle|dflash|dspark|draft|medusa|speculator|lora|adapter|mmproj|\bmtp\b|[-_]to[-_]", re.IGNORECASE)
 # Who publishes in 16 bits unless the name says otherwise. Others (gpt-oss, DeepSeek-V3, Kimi, MiniMax) publish narrower ones.
 _PUBLISHERS_TEXT = """
 qwen meta-llama google ibm-granite ibm-ai-platform microsoft tiiuae 01-ai allenai internlm opengvlab thudm zai-org cohereforai
 coherelabs huggingfacetb liquidai nousresearch llava-hf openbmb baichuan-inc bigcode codellama lmsys eleutherai
 """
 _PUBLISHERS = frozenset(_PUBLISHERS_TEXT.split())
-_SIXTEEN_BITS = re.compile(r"bf16|fp16|float16", re.IGNORECASE)
-_NARROWER = re.compile(
+_SIXTEEN_BITS = late(r"bf16|fp16|float16", re.IGNORECASE)
+_NARROWER = late(
     r"bit|w\d|int\d|q\d|awq|gptq|fp\d|nf4|bnb|mlx|gguf|exl|quant|marlin|round|qat|autoq|hqq", re.IGNORECASE
 )
 _FOUR_BITS = {"nvfp4", "mxfp4", "awq", "gptq", "int4", "auto-round", "bitsandbytes", "compressed-tensors"}

@@ -10,15 +10,16 @@ from hybridctl.doctor.checks import _speed as speed
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Finding, Fix
 from hybridctl.gpus import lookup
+from hybridctl.patterns import late
 
-_CPU = re.compile(r"\bcpu[ -]?only\b|\bon (?:the )?cpu\b|backend\W+cpu\b", re.IGNORECASE)
-_THINKS = re.compile(r"\bthink(?:s|ing)?\b|\breasoning\b", re.IGNORECASE)
-_TOO_MUCH = re.compile(
+_CPU = late(r"\bcpu[ -]?only\b|\bon (?:the )?cpu\b|backend\W+cpu\b", re.IGNORECASE)
+_THINKS = late(r"\bthink(?:s|ing)?\b|\breasoning\b", re.IGNORECASE)
+_TOO_MUCH = late(
     r"exuberant|exorbitant|exhorbitant|too (?:much|long|many)|forever|endless|for (?:minutes|ages)|"
     r"a lot|slow|excessive|never stops",
     re.IGNORECASE,
 )
-_SHARED = re.compile(
+_SHARED = late(
     r"concurren|second request|other requests?|queue|serial|one at a time|parallel requests|ttft|users", re.IGNORECASE
 )
 _OFFLOAD = ("cpu-offload-gb", "cpu-offload", "n-cpu-moe")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hybridctl.data import read_toml, recipes_dir
+from hybridctl.data import read_table
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.gpus import lookup
+from hybridctl.patterns import late
 
-_SLOW = re.compile(
+_SLOW = late(
     r"\bslow(?:er|ly|ness|down|s)?\b|times longer|takes? (?:forever|ages|too long|very long|hours|minutes)|"
     r"\b(?:low|poor|bad|terrible|reduced|drops? in|decreas\w+|regress\w+)\b.{0,30}\b(?:throughput|"
     r"performance|speed|rate)|"
@@ -27,21 +28,21 @@ _SLOW = re.compile(
     re.IGNORECASE,
 )
 # Speech of slowness that means something else: the start of the engine, the download, or a drafter that does not pay.
-_START = re.compile(
+_START = late(
     r"cold start|start-?up|\bstart(?:s|ing|ed)?\b|\bboot|compil|warm-?up|\bload|weights|shard|safetensors|启动|加载",
     re.IGNORECASE,
 )
-_DOWNLOAD = re.compile(r"download|fetching|\bpull(?:ing)?\b|\bxet\b|hf_transfer|下载", re.IGNORECASE)
-_DRAFTER = re.compile(r"\bmtp\b|eagle|specul|draft|acceptance|dflash", re.IGNORECASE)
-_RATE = re.compile(
+_DOWNLOAD = late(r"download|fetching|\bpull(?:ing)?\b|\bxet\b|hf_transfer|下载", re.IGNORECASE)
+_DRAFTER = late(r"\bmtp\b|eagle|specul|draft|acceptance|dflash", re.IGNORECASE)
+_RATE = late(
     r"(?<![\d.])(\d{1,5}(?:\.\d+)?)(?:\s*(?:-|–|/|to)\s*\d+(?:\.\d+)?)?\s*"
     r"(?:output |generation |decode )?(?:tok(?:en)?s?\s?(?:/|\s+per\s+|\s+a\s+)\s?s|t/s|tps\b|tokens? per sec)",
     re.IGNORECASE,
 )
-_NOT_DECODE = re.compile(r"prefill|prompt|\bpp\d*\b|without|faster|expected|baseline|compared|\bvs\b", re.IGNORECASE)
-_ACTIVE = re.compile(r"-a(\d{1,3}(?:\.\d+)?)b(?![a-z])", re.IGNORECASE)
-_TOTAL = re.compile(r"(?<![\w.])(?:e)?(\d{1,4}(?:\.\d+)?)\s?b(?![a-z])", re.IGNORECASE)
-_GGUF_BITS = re.compile(r"(?<![a-z0-9])(?:iq|tq|q)([1-8])(?:_|\b)", re.IGNORECASE)
+_NOT_DECODE = late(r"prefill|prompt|\bpp\d*\b|without|faster|expected|baseline|compared|\bvs\b", re.IGNORECASE)
+_ACTIVE = late(r"-a(\d{1,3}(?:\.\d+)?)b(?![a-z])", re.IGNORECASE)
+_TOTAL = late(r"(?<![\w.])(?:e)?(\d{1,4}(?:\.\d+)?)\s?b(?![a-z])", re.IGNORECASE)
+_GGUF_BITS = late(r"(?<![a-z0-9])(?:iq|tq|q)([1-8])(?:_|\b)", re.IGNORECASE)
 _FOUR_BITS = {"nvfp4", "mxfp4", "awq", "gptq", "int4", "auto-round", "bitsandbytes"}
 _EIGHT_BITS = {"fp8", "fp8-block", "int8", "mxfp8"}
 
@@ -100,7 +101,7 @@ def roof(facts: Facts) -> Roof | None:
     gpus = facts.get("gpu.names")
     if gpus is None or not isinstance(gpus.value, list) or not gpus.value:
         return None
-    table = read_toml(recipes_dir() / "tables" / "bandwidth.toml")
+    table = read_table("bandwidth.toml")
     speeds = {table["gb_per_s"].get(g.name) if (g := lookup(name)) else None for name in gpus.value}
     size = bytes_per_token(facts, table["active_billions"])
     if None in speeds or len(speeds) != 1 or size is None:

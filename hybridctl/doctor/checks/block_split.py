@@ -13,7 +13,6 @@ from hybridctl.doctor.checks._parallel import Layout, layout
 from hybridctl.doctor.checks._reading import Quantity
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Finding, Fix, Outcome, Severity
-from hybridctl.fit.parallel import expert_share
 
 _SOURCES = [
     "https://github.com/vllm-project/vllm/issues/54178",
@@ -60,6 +59,8 @@ def _skipped(facts: Facts, part: str) -> bool:
 
 
 def _experts(facts: Facts, width: Quantity, pieces: Quantity, block: Quantity) -> Finding | bool:
+    from hybridctl.fit.parallel import expert_share
+
     becomes = expert_share(width.value, pieces.value, block.value)
     if becomes == "whole":
         return True

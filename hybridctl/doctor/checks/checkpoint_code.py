@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hybridctl.data import read_table
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Evidence, Finding, Fix, Outcome, Severity
-from hybridctl.flags import read_table
 
 
 def _run(context: Context) -> Outcome:

@@ -8,15 +8,16 @@ from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Fix, Outcome
+from hybridctl.patterns import late
 
 _DRAFTS = r"(?:mtp|spec\w*|draft\w*|eagle\d?|dflash|ngram|nextn|medusa)"
 _RATE = r"(\d{1,6}(?:[.,]\d+)?)\s*(?:tok(?:en)?s?\s*(?:/|per)\s*s\w*|t/s|tps)"
-_OFF = re.compile(
+_OFF = late(
     rf"(?:(?:without|w/o|no|non|disabled?|off)[ _-]{{0,2}}{_DRAFTS}|{_DRAFTS}[ _-](?:off|disabled)|baseline)"
     rf"[^\d\n]{{0,40}}{_RATE}",
     re.IGNORECASE,
 )
-_ON = re.compile(
+_ON = late(
     rf"(?<![\w/])(?:(?:with|enabled?|on|w/)[ _-]{{0,2}}{_DRAFTS}|{_DRAFTS}[ _-](?:on|enabled))[^\d\n]{{0,40}}{_RATE}",
     re.IGNORECASE,
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._local import is_for_gpu
@@ -11,12 +9,13 @@ from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.facts.local_gpus import HOST_NUMBER
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Evidence, Fix, Outcome
+from hybridctl.patterns import late
 
 _SOURCES = [
     "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/worker/utils.py",
     "https://github.com/vllm-project/vllm/issues/48140",
 ]
-_PID = re.compile(r"\bpid (\d+)")
+_PID = late(r"\bpid (\d+)")
 _BUSY = 0.1
 """Share of a GPU that a desktop or a driver takes; a process that holds more is worth a word."""
 _WORTH = 0.3

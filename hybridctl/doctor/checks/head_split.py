@@ -8,7 +8,6 @@ from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.checks._reading import Quantity
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Finding, Fix, Outcome
-from hybridctl.fit.parallel import kv_heads_fit
 
 # What is cut evenly: the number of heads of each kind, by its names in config.json.
 _EVEN = (
@@ -59,6 +58,8 @@ def run(context: Context) -> Outcome:
         return CHECK.not_applicable("one tensor-parallel rank")
     if read.past(facts, "load"):
         return CHECK.not_applicable("the log shows that every layer was built")
+    from hybridctl.fit.parallel import kv_heads_fit  # late: without a model and a line, fit is not asked
+
     vision = _sees_images(facts)
     everything = {**counts, **({"vision heads": vision} if vision and vision.value > 0 else {})}
     problems = _bad_even(everything, tp.value)

@@ -13,8 +13,6 @@ from hybridctl.doctor.checks._reading import Quantity
 from hybridctl.doctor.checks._size import least_weights_gib
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Fix, Outcome
-from hybridctl.fit.rules import DEFAULT_UTILIZATION
-from hybridctl.model.states import DTYPE_BYTES
 
 _SOURCES = [
     "https://docs.vllm.ai/en/latest/configuration/conserving_memory.html",
@@ -60,6 +58,8 @@ def _length(facts: Facts) -> Quantity | None:
 
 def _bytes_a_token(facts: Facts, tp: int, pp: int) -> float | None:
     """Bytes that one token takes on one rank."""
+    from hybridctl.model.states import DTYPE_BYTES
+
     layers, head = _full_layers(facts), _head(facts)
     heads = read.number(facts, ("config.num_key_value_heads", "config.num_attention_heads"))
     dtype = read.flag(facts, "kv-cache-dtype")
@@ -83,6 +83,8 @@ def run(context: Context) -> Outcome:
     token = _bytes_a_token(facts, ranks.tp.value, ranks.pp.value)
     if token is None:
         return CHECK.unknown("the layers and heads of config.json")
+    from hybridctl.fit.rules import DEFAULT_UTILIZATION
+
     share = read.amount(facts, "flag.gpu-memory-utilization")
     weights = least_weights_gib(facts)
     mine = weights[0] / (ranks.tp.value * ranks.pp.value) if weights else 0.0

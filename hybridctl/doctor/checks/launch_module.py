@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.findings import Fix, Outcome
-from hybridctl.flags import Module, modules
+
+if TYPE_CHECKING:
+    from hybridctl.flags import Module
 
 
 def _run(context: Context) -> Outcome:
@@ -19,6 +23,8 @@ def _run(context: Context) -> Outcome:
         return CHECK.not_applicable(f"{named.value} is no module of vLLM")
     if read.past(facts, "import"):
         return CHECK.not_applicable("the log shows that the module was found")
+    from hybridctl.flags import modules
+
     module = modules().get(str(named.value))
     if module is None:
         return CHECK.unknown(f"which releases have {named.value}")

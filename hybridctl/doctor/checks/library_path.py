@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._local import is_for_gpu, runs_in_image
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Fix, Outcome
+from hybridctl.patterns import late
 from hybridctl.versions import parse_version
 
-_FILE = re.compile(r"lib(\w+)\.so\.(\d+(?:\.\d+)*)$")
+_FILE = late(r"lib(\w+)\.so\.(\d+(?:\.\d+)*)$")
 # File name → the wheel that brings it, before the CUDA major.
 _WHEELS = {
     "nvJitLink": "nvidia-nvjitlink", "cudart": "nvidia-cuda-runtime", "cublas": "nvidia-cublas", "cublasLt": "nvidia-cublas",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hybridctl.data import read_toml, recipes_dir
+from hybridctl.data import read_table
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._local import is_for_gpu, runs_in_image
@@ -59,7 +59,7 @@ def run(context: Context) -> Outcome:
 
 def _gcc(library: str) -> str:
     """The first GCC release that brought this library."""
-    table = read_toml(recipes_dir() / "tables" / "libstdcxx.toml")["gcc"]
+    table = read_table("libstdcxx.toml")["gcc"]
     return str(table.get(library, max(table.values(), key=int)))
 
 

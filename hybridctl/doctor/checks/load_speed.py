@@ -9,17 +9,18 @@ from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks import _speed as speed
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Finding, Fix, Outcome
+from hybridctl.patterns import late
 
-_REMOTE_WORDS = re.compile(
+_REMOTE_WORDS = late(
     r"\b(?:NFS|EFS|SMB|CIFS|S3|GCS|BlobFuse|gcsfuse|Ceph|Lustre|GPFS|JuiceFS|GlusterFS|"
     r"network (?:drive|storage|disk|volume|mount)|HDD|"
     r"spinning)\b",
     re.IGNORECASE,
 )
-_REMOTE_PATH = re.compile(
+_REMOTE_PATH = late(
     r"/(?:nfs\w*|efs|gpfs|lustre|beegfs|ceph|bucket|s3|gcs|juicefs|smb|cifs|gluster\w*)(?:/|$)", re.IGNORECASE
 )
-_COMPILE = re.compile(r"compil|warm-?up|cold start|every restart|graph capture|captur", re.IGNORECASE)
+_COMPILE = late(r"compil|warm-?up|cold start|every restart|graph capture|captur", re.IGNORECASE)
 
 
 def run(context: Context) -> Outcome:

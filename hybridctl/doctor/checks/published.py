@@ -9,7 +9,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from hybridctl.data import read_toml, recipes_dir
+from hybridctl.data import read_table
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._reading import Reading
@@ -19,7 +19,7 @@ from hybridctl.doctor.findings import Finding, Fix, Outcome, Severity
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = read_toml(recipes_dir() / "tables" / "published.toml")["package"]
+    table: dict[str, Any] = read_table("published.toml")["package"]
     return table
 
 

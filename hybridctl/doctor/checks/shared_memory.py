@@ -9,8 +9,9 @@ from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Fix, Outcome, Severity
+from hybridctl.patterns import late
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
+_SIZE = late(r"(\d+(?:\.\d+)?)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
 _UNITS = {"": 2**-30, "b": 2**-30, "k": 2**-20, "m": 2**-10, "g": 1.0}
 _ENOUGH_GIB = 0.5
 _SOURCES = ["https://github.com/vllm-project/vllm/issues/1710", "https://github.com/NVIDIA/nccl/issues/342"]

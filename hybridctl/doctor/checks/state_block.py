@@ -11,9 +11,6 @@ from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._parallel import layout
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Finding, Fix, Outcome, Severity
-from hybridctl.fit.blocks import align
-from hybridctl.model.plan import Attention
-from hybridctl.model.states import DTYPE_BYTES, NotDivisible, state_shape
 
 _SOURCES = [
     "https://github.com/vllm-project/vllm/pull/34445",
@@ -27,6 +24,10 @@ _NUMBERS = (
 
 def aligned_block(facts: Facts) -> int | None:
     """Tokens of one attention block of a Gated DeltaNet hybrid on a GPU, by fit's rules; ``None`` when a number is missing."""
+    from hybridctl.fit.blocks import align
+    from hybridctl.model.plan import Attention
+    from hybridctl.model.states import NotDivisible, state_shape
+
     numbers = {name: read.number(facts, (f"config.{name}",)) for name in _NUMBERS}
     text = {name: q.value for name, q in numbers.items() if q and q.value > 0}
     ranks, drafts, state, cache = layout(facts).tp, _draft_tokens(facts), _state_dtype(facts), _cache_bytes(facts)
@@ -49,6 +50,8 @@ def _draft_tokens(facts: Facts) -> int | None:
 
 def _state_dtype(facts: Facts) -> str | None:
     """The dtype of the recurrent state: by the flag, by the config, else the model's own, which has 16 bits."""
+    from hybridctl.model.states import DTYPE_BYTES
+
     flag = read.flag(facts, "mamba-ssm-cache-dtype")
     asked = str(flag.value if flag else "auto").lower()
     stated = facts.get("config.mamba_ssm_dtype")

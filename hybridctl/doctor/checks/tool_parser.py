@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hybridctl.data import read_toml, recipes_dir
+from hybridctl.data import read_table
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.findings import Fix, Outcome
@@ -26,7 +26,7 @@ def run(context: Context) -> Outcome:
         return CHECK.unknown("the tool-call parser and the model's name")
     if facts.get("flag.tool-parser-plugin"):
         return CHECK.not_applicable("the parser comes from a plugin")
-    table = read_toml(recipes_dir() / "tables" / "tool_parsers.toml")
+    table = read_table("tool_parsers.toml")
     row = _row(str(model.value), table)
     if row is None or not row["takes"]:
         return CHECK.not_applicable("no row for this model in tables/tool_parsers.toml")

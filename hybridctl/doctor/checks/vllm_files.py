@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hybridctl.data import read_table
 from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.checks._reinstall import reinstall
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Evidence, Finding, Fix, Outcome
-from hybridctl.flags import read_table
 
 _TOLD = 6
 

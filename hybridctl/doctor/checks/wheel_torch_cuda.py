@@ -13,14 +13,15 @@ from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.findings import Evidence, Fix, Outcome, Severity
+from hybridctl.patterns import late
 
 _SOURCES = [
     "https://github.com/vllm-project/vllm/issues/44335",
     "https://discuss.vllm.ai/t/install-using-torch-backend-cu129-but-try-to-import-cu13/2601",
 ]
 _INDEX = ("extra-index-url", "index-url", "index", "default-index", "find-links")
-_OWN_BUILD = re.compile(r"\(.*vllm|\bvllm-|fork|custom|patched|source|overlay", re.IGNORECASE)
-_CU_TAG = re.compile(r"cu(\d{2})\d\b", re.ASCII)
+_OWN_BUILD = late(r"\(.*vllm|\bvllm-|fork|custom|patched|source|overlay", re.IGNORECASE)
+_CU_TAG = late(r"cu(\d{2})\d\b", re.ASCII)
 
 
 def _torch_major(facts: Facts) -> tuple[int, Evidence] | None:

@@ -8,10 +8,11 @@ from hybridctl.doctor.checks import Check, Context
 from hybridctl.doctor.checks import _reading as read
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Evidence, Fix, Outcome
+from hybridctl.patterns import late
 
-_DRIVE = re.compile(r"^(?:[A-Za-z]:[\\/]|//?[A-Za-z]/|\$\{?(?:env:)?USERPROFILE\b|%USERPROFILE%)", re.ASCII)
-_MNT = re.compile(r"^/mnt/[a-z](?:/|$)", re.ASCII)
-_USERS = re.compile(r"^/mnt/[a-z]/Users/", re.ASCII | re.IGNORECASE)  # nothing but a Windows drive looks so
+_DRIVE = late(r"^(?:[A-Za-z]:[\\/]|//?[A-Za-z]/|\$\{?(?:env:)?USERPROFILE\b|%USERPROFILE%)", re.ASCII)
+_MNT = late(r"^/mnt/[a-z](?:/|$)", re.ASCII)
+_USERS = late(r"^/mnt/[a-z]/Users/", re.ASCII | re.IGNORECASE)  # nothing but a Windows drive looks so
 _PATH_FLAGS = ("model", "model-path", "download-dir")
 
 

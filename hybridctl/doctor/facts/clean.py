@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+
+from hybridctl.patterns import late
 
 MAX_LINE = 4096
 """Characters of a line that are looked at."""
@@ -12,16 +13,16 @@ MAX_LINES = 50_000
 MAX_TEXT = 2_000_000
 """Characters of a text that are looked at, long lines counted as they are cut."""
 
-_ESCAPES = re.compile(
+_ESCAPES = late(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: links, titles
     r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"
     r"|\x1b[ -/]*[0-~]?"
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\ufffb]")
-_QUOTE_MARKS = re.compile(r"\s*(?:>(?!=)[ \t]?)+")
-_FENCE = re.compile(r"\s*(?:```|~~~)[\w+-]*\s*$")
+_CONTROL = late(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\ufffb]")
+_QUOTE_MARKS = late(r"\s*(?:>(?!=)[ \t]?)+")
+_FENCE = late(r"\s*(?:```|~~~)[\w+-]*\s*$")
 
 
 @dataclass(frozen=True, slots=True)

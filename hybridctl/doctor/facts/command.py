@@ -13,13 +13,14 @@ from hybridctl.doctor.facts.launch_facts import Resolve, state_contained, state_
 from hybridctl.doctor.facts.launchers import Launch, find_container, find_engine, find_install, shell_script
 from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.facts.shell import MAX_TEXT, Word, split_commands, words_inside
+from hybridctl.patterns import late
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]{0,32}[ -/]?[@-~]")
-_ASSIGNMENT = re.compile(r"(?:\$env:)?([A-Za-z_]\w{0,127})=(.*)", re.DOTALL)
-_REFERENCE = re.compile(r"\$(?:env:)?\{?([A-Za-z_]\w{0,127})(?::?-([^{}]{0,200}))?\}?|%([A-Za-z_]\w{0,127})%")
+_ANSI = late(r"\x1b\[[0-9;?]{0,32}[ -/]?[@-~]")
+_ASSIGNMENT = late(r"(?:\$env:)?([A-Za-z_]\w{0,127})=(.*)", re.DOTALL)
+_REFERENCE = late(r"\$(?:env:)?\{?([A-Za-z_]\w{0,127})(?::?-([^{}]{0,200}))?\}?|%([A-Za-z_]\w{0,127})%")
 _EXPORTS = {"export", "set", "declare", "typeset", "env", "setenv", "setx"}
 # Variables that mean something to an engine even where nobody wrote "export".
-_KNOWN_VARIABLES = re.compile(
+_KNOWN_VARIABLES = late(
     r"(?:VLLM|NCCL|CUDA|HF|TORCH|TORCHINDUCTOR|PYTORCH|SGLANG|SGL|TRITON|HIP|ROCR|HSA|GLOO|FLASHINFER|TRANSFORMERS|OLLAMA|LLAMA|OMP|"
     r"RAY|NVIDIA|DG)_\w+|(?:LD_LIBRARY_PATH|PYTHONPATH|MAX_JOBS)"
 )

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from hybridctl.doctor.facts.draft import Draft
 from hybridctl.doctor.facts.launchers import image_version
 from hybridctl.doctor.facts.shell import Word
+from hybridctl.patterns import late
 
 _SWITCHES = {
     "rm", "d", "detach", "i", "interactive", "t", "tty", "P", "publish-all", "init", "privileged", "read-only", "no-healthcheck",
     "oom-kill-disable", "sig-proxy", "help", "disable-content-trust", "q", "quiet", "replace", "no-hosts", "rmi", "tls-verify",
 }  # fmt: skip
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)i?b?", re.IGNORECASE)
+_SIZE = late(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)i?b?", re.IGNORECASE)
 _GIB = {"b": 2**-30, "": 2**-30, "k": 2**-20, "m": 2**-10, "g": 1.0, "t": 1024.0}
-_HOST_SIDE = re.compile(r"([A-Za-z]:[\\/][^:]*|[^:]+)(?::.*)?", re.DOTALL)
+_HOST_SIDE = late(r"([A-Za-z]:[\\/][^:]*|[^:]+)(?::.*)?", re.DOTALL)
 
 
 @dataclass(slots=True)

@@ -7,11 +7,12 @@ import re
 from hybridctl.doctor.facts.draft import Draft
 from hybridctl.doctor.facts.flags import read_flags
 from hybridctl.doctor.facts.shell import Word
+from hybridctl.patterns import late
 
-_PIN = re.compile(r"([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*===?\s*([\w.!+-]+?)(?:\s*;.*)?")
+_PIN = late(r"([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*===?\s*([\w.!+-]+?)(?:\s*;.*)?")
 _BUILD_FLAGS = {"torch-backend", "index-url", "extra-index-url", "find-links"}
-_NORMAL = re.compile(r"[-_.]+")
-_CUDA = re.compile(r"cu(\d{2})(\d)$")
+_NORMAL = late(r"[-_.]+")
+_CUDA = late(r"cu(\d{2})(\d)$")
 
 
 def read_install(words: list[Word], draft: Draft) -> bool:

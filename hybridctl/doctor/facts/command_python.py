@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 from itertools import islice
 
 from hybridctl.doctor.facts.draft import Draft
 from hybridctl.doctor.facts.flags import Given, state_flags
 from hybridctl.doctor.facts.names import plausible_model
+from hybridctl.patterns import late
 
-_CALL = re.compile(r"\b(?P<name>(?:Async)?(?:LLM|EngineArgs|AsyncEngineArgs)|(?:sgl|sglang)\.Engine)\s*\(")
-_KEYWORD = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)\s*")
-_ENVIRON = re.compile(
+_CALL = late(r"\b(?P<name>(?:Async)?(?:LLM|EngineArgs|AsyncEngineArgs)|(?:sgl|sglang)\.Engine)\s*\(")
+_KEYWORD = late(r"\s*([A-Za-z_]\w*)\s*=(?!=)\s*")
+_ENVIRON = late(
     r"""os\.environ(?:\.setdefault\()?\[?\(?\s*["']([A-Za-z_]\w{0,100})["']\s*(?:\]\s*=|,)\s*["']([^"'\n]{0,500})["']"""
 )
 _OPEN, _CLOSE = "([{", ")]}"

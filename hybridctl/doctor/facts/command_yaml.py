@@ -22,11 +22,12 @@ from hybridctl.doctor.facts.names import plausible_model
 from hybridctl.doctor.facts.shell import Word
 from hybridctl.doctor.facts.yaml_nodes import Node
 from hybridctl.flags import flag_window
+from hybridctl.patterns import late
 
-_BEGIN = re.compile(r"^[ \t]*(?:services|apiVersion|containers)[ \t]*:", re.MULTILINE)
-_FLAG_LINE = re.compile(r"^([A-Za-z][A-Za-z0-9_-]{1,60})[ \t]*:(?:[ \t]|$)", re.MULTILINE)
-_DEFAULT = re.compile(r"\$\{\w{1,100}:?-([^${}]{0,200})\}")
-_RUNNING_HEAD = re.compile(r"^(?:---[^\n]*|#[^\n]*|[\w.\"'-]+[ \t]*:[^\n]*|[ \t]*)$")
+_BEGIN = late(r"^[ \t]*(?:services|apiVersion|containers)[ \t]*:", re.MULTILINE)
+_FLAG_LINE = late(r"^([A-Za-z][A-Za-z0-9_-]{1,60})[ \t]*:(?:[ \t]|$)", re.MULTILINE)
+_DEFAULT = late(r"\$\{\w{1,100}:?-([^${}]{0,200})\}")
+_RUNNING_HEAD = late(r"^(?:---[^\n]*|#[^\n]*|[\w.\"'-]+[ \t]*:[^\n]*|[ \t]*)$")
 
 
 def read_yaml(text: str, draft: Draft) -> bool:

@@ -6,11 +6,12 @@ import re
 from bisect import bisect_right
 
 from hybridctl.doctor.facts.model import Facts, Origin, Value
+from hybridctl.patterns import late
 
-_SECRET_NAME = re.compile(
+_SECRET_NAME = late(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)PASS$|API_?KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE
 )
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_VARIABLE = late(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
 class Draft:

@@ -15,12 +15,13 @@ from hybridctl.doctor.facts.model import Value
 from hybridctl.doctor.facts.shell import Word
 from hybridctl.flags import flag_window, is_switch, long_name
 from hybridctl.loose_json import flatten, loads
+from hybridctl.patterns import late
 
-_FLAG = re.compile(r"--?[A-Za-z]")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
-_INT = re.compile(r"[+-]?\d{1,18}")
-_FLOAT = re.compile(r"[+-]?(?:\d{1,18}\.\d*|\.\d+|\d{1,18}(?:\.\d*)?[eE][+-]?\d{1,3})")
-_HUMAN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([kKmMgGtT])(?:i?[bB])?")
+_FLAG = late(r"--?[A-Za-z]")
+_NAME = late(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+_INT = late(r"[+-]?\d{1,18}")
+_FLOAT = late(r"[+-]?(?:\d{1,18}\.\d*|\.\d+|\d{1,18}(?:\.\d*)?[eE][+-]?\d{1,3})")
+_HUMAN = late(r"(\d{1,12}(?:\.\d{1,6})?)([kKmMgGtT])(?:i?[bB])?")
 # vLLM reads 32k as 32,000 and 32K as 32,768.
 _UNITS = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30, "t": 10**12, "T": 2**40}
 _SWITCH_WORDS = ("enable-", "disable-", "no-", "trust-", "skip-", "use-")

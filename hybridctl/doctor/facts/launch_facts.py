@@ -11,10 +11,11 @@ from hybridctl.doctor.facts.flags import Given, canonical_name, looks_like_flag,
 from hybridctl.doctor.facts.launchers import Launch, find_engine, image_engine, shell_script
 from hybridctl.doctor.facts.names import is_placeholder, plausible_model
 from hybridctl.doctor.facts.shell import Word, words_inside
+from hybridctl.patterns import late
 
 Resolve = Callable[[str], str]
 # "$EXTRA_ARGS", "$@", "..." in place of arguments: there is more than can be seen.
-_HIDDEN = re.compile(
+_HIDDEN = late(
     r"\$@|\$\*|\$\{?[A-Za-z_]\w*(?:@|\[@\])?\}?|\.{3,}|…|\[(?:other |more )?(?:args|options|flags)\]|<args>", re.I
 )
 _MODEL_FLAGS = ("model", "hf-repo", "model-id")

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from hybridctl.doctor.facts.shell import Word
+from hybridctl.patterns import late
 
 # program → subcommands that load a model → engine. An empty subcommand: the program itself does.
 _PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -25,14 +26,14 @@ _PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "mlx_lm.server": ("mlx", ()),
 }
 _MODULES = (
-    (re.compile(r"vllm(?:\.[A-Za-z_]\w*)+"), "vllm"),
-    (re.compile(r"sglang(?:\.[A-Za-z_]\w*)+"), "sglang"),
-    (re.compile(r"lmdeploy(?:\.[A-Za-z_]\w*)+"), "lmdeploy"),
-    (re.compile(r"aphrodite(?:\.[A-Za-z_]\w*)+"), "aphrodite"),
-    (re.compile(r"mlx_lm(?:\.[A-Za-z_]\w*)+"), "mlx"),
-    (re.compile(r"tensorrt_llm(?:\.[A-Za-z_]\w*)+"), "tensorrt-llm"),
+    (late(r"vllm(?:\.[A-Za-z_]\w*)+"), "vllm"),
+    (late(r"sglang(?:\.[A-Za-z_]\w*)+"), "sglang"),
+    (late(r"lmdeploy(?:\.[A-Za-z_]\w*)+"), "lmdeploy"),
+    (late(r"aphrodite(?:\.[A-Za-z_]\w*)+"), "aphrodite"),
+    (late(r"mlx_lm(?:\.[A-Za-z_]\w*)+"), "mlx"),
+    (late(r"tensorrt_llm(?:\.[A-Za-z_]\w*)+"), "tensorrt-llm"),
 )
-_NOT_SERVING = re.compile(r"collect_env|compile_protos|\.benchmark_|check_env|entrypoints\.cli\.main$")
+_NOT_SERVING = late(r"collect_env|compile_protos|\.benchmark_|check_env|entrypoints\.cli\.main$")
 _SCRIPTS = {"api_server.py": "vllm", "launch_server.py": "sglang"}
 _SHELLS = {"sh", "bash", "zsh", "dash", "ash", "pwsh", "powershell"}
 _INSTALLERS = {"pip", "pip3", "uv", "pipx", "conda", "mamba", "micromamba", "poetry", "pixi"}
@@ -111,15 +112,15 @@ def find_install(words: list[Word]) -> int | None:
 
 
 _IMAGES = (
-    (re.compile(r"(?:^|[/:_-])sglang|sglang(?:[/:_-]|$)"), "sglang"),
-    (re.compile(r"vllm"), "vllm"),
-    (re.compile(r"llama[._-]?cpp"), "llama.cpp"),
-    (re.compile(r"(?:^|/)ollama"), "ollama"),
-    (re.compile(r"text-generation-inference"), "tgi"),
-    (re.compile(r"tensorrt[-_]?llm"), "tensorrt-llm"),
-    (re.compile(r"lmdeploy"), "lmdeploy"),
+    (late(r"(?:^|[/:_-])sglang|sglang(?:[/:_-]|$)"), "sglang"),
+    (late(r"vllm"), "vllm"),
+    (late(r"llama[._-]?cpp"), "llama.cpp"),
+    (late(r"(?:^|/)ollama"), "ollama"),
+    (late(r"text-generation-inference"), "tgi"),
+    (late(r"tensorrt[-_]?llm"), "tensorrt-llm"),
+    (late(r"lmdeploy"), "lmdeploy"),
 )
-_OFFICIAL = re.compile(
+_OFFICIAL = late(
     r"(?:docker\.io/|registry-1\.docker\.io/|[\w.-]+/)?(?:(vllm)/vllm-[\w-]+|(lmsysorg)/sglang):v?"
     r"(?P<version>\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)(?P<rest>[\w.-]*)"
 )

@@ -8,16 +8,17 @@ from collections.abc import Iterable
 from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.model import Fact
+from hybridctl.patterns import late
 
-CONTAINER_GROUP = re.compile(r"docker|kubepods|containerd|libpod|crio|lxc")
+CONTAINER_GROUP = late(r"docker|kubepods|containerd|libpod|crio|lxc")
 _ENGINES = {
     "docker": "docker", "kubepods": "kubernetes", "libpod": "podman", "crio": "kubernetes", "containerd": "containerd",
     "lxc": "lxc",
 }  # fmt: skip
 # By their bit, as in linux/capability.h: those that engines and their tools ask for.
 _CAPABILITIES = {14: "ipc_lock", 19: "sys_ptrace", 21: "sys_admin", 23: "sys_nice", 24: "sys_resource"}
-_EFFECTIVE = re.compile(r"^CapEff:\s+([0-9a-f]+)", re.MULTILINE)
-_LOCKED = re.compile(r"^Max locked memory\s+(\d+|unlimited)", re.MULTILINE)
+_EFFECTIVE = late(r"^CapEff:\s+([0-9a-f]+)", re.MULTILINE)
+_LOCKED = late(r"^Max locked memory\s+(\d+|unlimited)", re.MULTILINE)
 UNLIMITED_GIB = 2.0**33
 
 

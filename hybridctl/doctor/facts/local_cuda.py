@@ -12,6 +12,7 @@ from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.findings import Unknown
+from hybridctl.patterns import late
 
 SECONDS = 0.8
 # Most machines have few of these files or none: each pattern is compiled where there is one to read.
@@ -19,7 +20,7 @@ _JSON = r"\"cuda\"\s*:\s*\{[^}]*\"version\"\s*:\s*\"(\d+(?:\.\d+)+)\""
 _TEXT = r"CUDA Version (\d+(?:\.\d+)+)"
 _HEADER = r"(?m)^#define CUDA_VERSION (\d{5})"
 _RELEASE = rb"release (\d+\.\d+)(?:, V(\d+(?:\.\d+)+))?"
-_FOLDER = re.compile(r"cuda(?:-\d+(?:\.\d+)?)?")
+_FOLDER = late(r"cuda(?:-\d+(?:\.\d+)?)?")
 _WINDOWS_HOME = r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA"
 _INCLUDES = ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
 

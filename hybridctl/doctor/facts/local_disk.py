@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,10 +9,11 @@ from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.findings import Unknown
+from hybridctl.patterns import late
 
-_REMOTE = re.compile(r"9p|drvfs|nfs|cifs|smb|fuse\.|lustre|gpfs|ceph|beegfs|afs|gluster|virtiofs")
-_OCTAL = re.compile(r"\\([0-7]{3})")
-_WINDOWS_DRIVE = re.compile(r"aname=drvfs|path=[A-Za-z]:|^[A-Za-z]:\\")
+_REMOTE = late(r"9p|drvfs|nfs|cifs|smb|fuse\.|lustre|gpfs|ceph|beegfs|afs|gluster|virtiofs")
+_OCTAL = late(r"\\([0-7]{3})")
+_WINDOWS_DRIVE = late(r"aname=drvfs|path=[A-Za-z]:|^[A-Za-z]:\\")
 _MAX_LINKS = 40  # as the kernel follows
 _MAX_TABLE = 1 << 20
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.model import Fact
+from hybridctl.patterns import late
 
 # Those that the wheels of torch bring. A link such as libnvJitLink.so.12 leads to the file whose name holds the version.
-_LIBRARY = re.compile(
-    r"lib(nvJitLink|cudart|cublas|cublasLt|cusparse|cudnn|nccl|nvrtc|cufft|cusolver)\.so\.\d+(?:\.\d+)*"
-)
+_LIBRARY = late(r"lib(nvJitLink|cudart|cublas|cublasLt|cusparse|cudnn|nccl|nvrtc|cufft|cusolver)\.so\.\d+(?:\.\d+)*")
 _MOST = 40
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -109,4 +108,13 @@ def this_machine() -> Machine:
     libc = ""
     if hasattr(os, "confstr") and "CS_GNU_LIBC_VERSION" in os.confstr_names:
         libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    return Machine(os.environ, arch=platform.machine(), libc=libc)
+    return Machine(os.environ, arch=_processor(), libc=libc)
+
+
+def _processor() -> str:
+    """As :func:`platform.machine` says it, without the module where the system tells it itself."""
+    if hasattr(os, "uname"):
+        return os.uname().machine
+    import platform
+
+    return platform.machine()

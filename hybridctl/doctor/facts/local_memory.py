@@ -9,8 +9,9 @@ from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.findings import Unknown
+from hybridctl.patterns import late
 
-_LINE = re.compile(r"^(MemTotal|MemAvailable|SwapTotal):\s+(\d+) kB", re.MULTILINE)
+_LINE = late(r"^(MemTotal|MemAvailable|SwapTotal):\s+(\d+) kB", re.MULTILINE)
 _KEYS = {
     "MemTotal": "platform.ram_gib",
     "MemAvailable": "platform.ram_free_gib",

@@ -9,8 +9,9 @@ from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.findings import Unknown
+from hybridctl.patterns import late
 
-_LISTENING = re.compile(r"^\s*\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:0000 0A ", re.MULTILINE)
+_LISTENING = late(r"^\s*\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:0000 0A ", re.MULTILINE)
 _MAX_TABLE = 4 << 20
 
 

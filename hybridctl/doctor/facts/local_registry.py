@@ -7,15 +7,16 @@ import re
 from pathlib import Path
 
 from hybridctl.doctor.facts.local_read import regular_bytes
+from hybridctl.patterns import late
 
 REGISTRY = "model_executor/models/registry.py"
 MAX_BYTES = 2 << 20
 # One table of names at the top level: a single line, or from its opening brace to the closing one in the first column.
-_TABLE = re.compile(
+_TABLE = late(
     r"^(_?[A-Za-z]\w*)(?:[ \t]*:[^=\n]*)?[ \t]*=[ \t]*(\{[^\n]*\}(?=[ \t]*(?:#[^\n]*)?$)|\{.*?^\})",
     re.MULTILINE | re.DOTALL,
 )
-_ROOT = re.compile(r"^ModelRegistry(?:[ \t]*:[^=\n]*)?[ \t]*=.*?\bin[ \t]+(\w+)\.items\(\)", re.MULTILINE | re.DOTALL)
+_ROOT = late(r"^ModelRegistry(?:[ \t]*:[^=\n]*)?[ \t]*=.*?\bin[ \t]+(\w+)\.items\(\)", re.MULTILINE | re.DOTALL)
 
 
 def architectures(text: str) -> list[str] | None:

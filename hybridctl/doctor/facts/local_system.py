@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from hybridctl.doctor.facts.local_machine import Machine
 from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.model import Fact
+from hybridctl.patterns import late
 
 _SYSTEMS = {"linux": "linux", "darwin": "macos", "win32": "windows", "cygwin": "windows"}
-_PRETTY = re.compile(r"^PRETTY_NAME=\"?([^\"\n]+)", re.MULTILINE)
-_LIBSTDCXX = re.compile(r"libstdc\+\+\.so\.(6\.\d+\.\d+)$")
+_PRETTY = late(r"^PRETTY_NAME=\"?([^\"\n]+)", re.MULTILINE)
+_LIBSTDCXX = late(r"libstdc\+\+\.so\.(6\.\d+\.\d+)$")
 # Debian and Ubuntu by architecture, then the Red Hat family and the rest.
 _LIBRARY_FOLDERS = ("/usr/lib/{arch}-linux-gnu", "/lib/{arch}-linux-gnu", "/usr/lib64", "/lib64", "/usr/lib")
 

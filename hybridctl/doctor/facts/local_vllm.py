@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hybridctl.data import read_table
 from hybridctl.doctor.facts.local_dists import Dist, dists
 from hybridctl.doctor.facts.local_read import local_fact, printable, regular_bytes
 from hybridctl.doctor.facts.local_record import Comparison, compare
 from hybridctl.doctor.facts.local_registry import REGISTRY, read_registry
 from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.facts.record_file import Record, parse_record
-from hybridctl.flags import read_table
 
 PACKAGE = "vllm"
 MAX_RECORD = 16 << 20

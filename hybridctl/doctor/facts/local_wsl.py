@@ -11,14 +11,15 @@ from hybridctl.doctor.facts.local_read import local_fact
 from hybridctl.doctor.facts.local_system import kernel_of
 from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.findings import Unknown
+from hybridctl.patterns import late
 
 SECONDS = 0.8
 _WSLINFO = "/usr/bin/wslinfo"
 _DRIVER_LIBRARY = "/usr/lib/wsl/lib/libcuda.so.1"
-_LINUX_DRIVER = re.compile(r"libcuda\.so\.(?:1|\d{3}\.[\d.]+)|libnvidia-ml\.so\.(?:1|\d{3}\.[\d.]+)")
-_USER = re.compile(r"/mnt/([a-z])/Users/([^/:;]+)/", re.IGNORECASE)
-_SECTION = re.compile(r"^\s*\[(\w+)\]", re.MULTILINE)
-_MEMORY = re.compile(r"^\s*memory\s*=\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*$", re.MULTILINE | re.IGNORECASE)
+_LINUX_DRIVER = late(r"libcuda\.so\.(?:1|\d{3}\.[\d.]+)|libnvidia-ml\.so\.(?:1|\d{3}\.[\d.]+)")
+_USER = late(r"/mnt/([a-z])/Users/([^/:;]+)/", re.IGNORECASE)
+_SECTION = late(r"^\s*\[(\w+)\]", re.MULTILINE)
+_MEMORY = late(r"^\s*memory\s*=\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*$", re.MULTILINE | re.IGNORECASE)
 _UNITS = {"": 2.0**-30, "K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 1024.0}
 
 

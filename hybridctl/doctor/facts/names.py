@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 
-_PLACEHOLDER = re.compile(
+from hybridctl.patterns import late
+
+_PLACEHOLDER = late(
     r"<.*>|\{.*\}|\[.*\]|.*\.\.\.|.*…|\$.*|%.*%|x{2,}|"
     r"(?:\S*/)?(?:the[-_]|your[-_/ ]*|my[-_]|some[-_])?(?:org[-_/])?"
     r"(?:model|models|checkpoint|ckpt|weights)(?:[-_ ]?(?:name|path|id|dir|tag|here|folder))?/?",
     re.IGNORECASE | re.DOTALL,
 )
-_PLAIN = re.compile(r"[^\s\"'`|;,()=*?]{1,300}")
-_TELLING = re.compile(r"[/\\0-9_.:-]|[A-Z]")
+_PLAIN = late(r"[^\s\"'`|;,()=*?]{1,300}")
+_TELLING = late(r"[/\\0-9_.:-]|[A-Z]")
 
 
 def is_placeholder(name: str) -> bool:

@@ -5,14 +5,13 @@ Format: https://packaging.python.org/en/latest/specifications/recording-installe
 
 from __future__ import annotations
 
-import base64
-import csv
-import hashlib
+import binascii
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _ALGORITHMS = ("sha256", "sha384", "sha512")
 """What that page takes: sha256 or better."""
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class Row(NamedTuple):
@@ -30,8 +29,10 @@ class Row(NamedTuple):
         algorithm, _, digest = self.hash.partition("=")
         if algorithm not in _ALGORITHMS or not digest:
             return None
-        actual = base64.urlsafe_b64encode(hashlib.new(algorithm, data).digest())
-        return actual.rstrip(b"=") == digest.rstrip("=").encode("ascii", "replace")
+        import hashlib
+
+        actual = binascii.b2a_base64(hashlib.new(algorithm, data).digest(), newline=False)
+        return actual.translate(_URL_SAFE).rstrip(b"=") == digest.rstrip("=").encode("ascii", "replace")
 
 
 @dataclass(slots=True)
@@ -68,6 +69,8 @@ def _quoted(line: str) -> list[str]:
     if line.count('"') == 2:  # a name with a comma: the one thing that needs quotes in practice
         path, _, rest = line[1:].partition('"')
         return [path, *rest.split(",")[1:]]
+    import csv
+
     try:
         return next(csv.reader([line], strict=True), [])
     except csv.Error:

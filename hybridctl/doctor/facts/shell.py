@@ -7,16 +7,17 @@ raises. The place of a word is needed because evidence is quoted verbatim.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+
+from hybridctl.patterns import late
 
 MAX_TEXT = 200_000
 """Characters that are looked at; a launch line is never longer."""
 
-_CONTINUED = re.compile(r"[ \t\r]*\n")
-_FLAG_LINE = re.compile(r"\s*-{1,2}[A-Za-z]")
-_PLACEHOLDER = re.compile(r"<[A-Za-z_][^<>\n]{0,80}>")
-_REDIRECT = re.compile(r">{1,2}\|?(?:&(?:\d|-))?")
+_CONTINUED = late(r"[ \t\r]*\n")
+_FLAG_LINE = late(r"\s*-{1,2}[A-Za-z]")
+_PLACEHOLDER = late(r"<[A-Za-z_][^<>\n]{0,80}>")
+_REDIRECT = late(r">{1,2}\|?(?:&(?:\d|-))?")
 _CLOSING = {"'": "'", '"': '"', "“": '”“"', "”": '”"', "‘": "’'", "’": "’"}
 _JSON_SPAN = 4096
 _MAX_VAIN = 50

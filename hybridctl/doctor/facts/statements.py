@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from hybridctl.doctor.facts.clean import Line
 from hybridctl.doctor.facts.model import Value
 from hybridctl.doctor.facts.package_names import normalise
+from hybridctl.patterns import late
 
 STATED, IMPLIED = 0, 1
 
-_VERSION_LIKE = re.compile(r"\s*(?:[~<>=!^]{1,2}\s*)?v?\d")
-_DATE = re.compile(r"\s*(?:19|20)\d\d-\d\d(?:-\d\d)?\b")
-_CUDA_TAG = re.compile(r"(?<![A-Za-z0-9])cu(\d{2,3})(?![0-9])")
-_ROCM_TAG = re.compile(r"\+rocm(\d+(?:\.\d+)+)")
-_CPU_TAG = re.compile(r"\+(cpu|xpu)\b")
-_TORCH_INSIDE = re.compile(r"\b(?:torch|pytorch)[ =:]+v?(\d[\w.+]*)", re.IGNORECASE)
-_NOTHING = re.compile(
+_VERSION_LIKE = late(r"\s*(?:[~<>=!^]{1,2}\s*)?v?\d")
+_DATE = late(r"\s*(?:19|20)\d\d-\d\d(?:-\d\d)?\b")
+_CUDA_TAG = late(r"(?<![A-Za-z0-9])cu(\d{2,3})(?![0-9])")
+_ROCM_TAG = late(r"\+rocm(\d+(?:\.\d+)+)")
+_CPU_TAG = late(r"\+(cpu|xpu)\b")
+_TORCH_INSIDE = late(r"\b(?:torch|pytorch)[ =:]+v?(\d[\w.+]*)", re.IGNORECASE)
+_NOTHING = late(
     r"\s*(?:n/?a\b.*|none|null|nil|unknown|\?+|-+|could not collect.*|not (?:found|installed|available|set|collected).*|"
     r"module not found.*|no module.*|error.*|err!.*|undefined)?\s*$",
     re.IGNORECASE,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from hybridctl.doctor.logreader.records import MAX_LINE, Line
+from hybridctl.patterns import late
 
-ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
-_PASTED_ESCAPE = re.compile(r"ESC\[[0-9;]*m|\^\[\[[0-9;]*m|(?<![\w\]])\[[0-9]{1,2}(?:;[0-9]{1,3})*m")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
+ANSI = late(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
+_PASTED_ESCAPE = late(r"ESC\[[0-9;]*m|\^\[\[[0-9;]*m|(?<![\w\]])\[[0-9]{1,2}(?:;[0-9]{1,3})*m")
+_CONTROL = late(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 
 _LEVELS = {
     "TRACE": "DEBUG", "DEBUG": "DEBUG", "INFO": "INFO", "NOTICE": "INFO", "WARNING": "WARNING", "WARN": "WARNING",
@@ -19,41 +20,37 @@ _LEVEL = r"(?P<level>TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)"
 _ISO = r"(?P<stamp>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)"
 
 # Each pattern eats one prefix. At most one blank is eaten behind it: what follows is the indentation of a traceback.
-_PAREN = re.compile(
-    r"\((?P<process>[A-Za-z_][\w .:/=-]{0,60}?[ ,]?pid=\d+|pid=\d+|raylet)(?:, ip=[\w.:]+)?(?:, [\w=]+)?\) ?"
-)
-_VLLM = re.compile(
-    _LEVEL + r" (?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) (?:\[?(?P<where>[\w./\\-]+(?:\.\w+)?:\d+)\] ?)?"
-)
-_UVICORN = re.compile(_LEVEL + r":(?: +|\t+|$)")
-_PLAIN_LEVEL = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):(?P<name>[\w.]+): ?")
-_JOURNAL = re.compile(
+_PAREN = late(r"\((?P<process>[A-Za-z_][\w .:/=-]{0,60}?[ ,]?pid=\d+|pid=\d+|raylet)(?:, ip=[\w.:]+)?(?:, [\w=]+)?\) ?")
+_VLLM = late(_LEVEL + r" (?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) (?:\[?(?P<where>[\w./\\-]+(?:\.\w+)?:\d+)\] ?)?")
+_UVICORN = late(_LEVEL + r":(?: +|\t+|$)")
+_PLAIN_LEVEL = late(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):(?P<name>[\w.]+): ?")
+_JOURNAL = late(
     r"(?P<stamp>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?) (?P<host>\S+) (?P<unit>[\w./@:-]+)(?:\[\d+\])?: ?"
 )
-_ISO_JOURNAL = re.compile(_ISO + r" (?P<host>\S+) (?P<unit>[\w./@-]+)\[\d+\]: ?")
-_STAMP = re.compile(
+_ISO_JOURNAL = late(_ISO + r" (?P<host>\S+) (?P<unit>[\w./@-]+)\[\d+\]: ?")
+_STAMP = late(
     _ISO + r"(?:\s+std(?:out|err) [FP] |\s*\|\s*" + _LEVEL.replace("level", "l1") + r"\s*\|\s*"
     r"|\s+-\s+[\w.]+\s+-\s+" + _LEVEL.replace("level", "l2") + r"\s+-\s"
     r"|\s+\[?" + _LEVEL.replace("level", "l3") + r"\]?:?(?:\s+[\w./\\-]+:\d+(?:\]| --| -)?)?\s(?!\d\d-\d\d )"
     r"|[ \t]|$)"
 )  # fmt: skip
-_COMPOSE = re.compile(r"(?P<container>[A-Za-z][\w.-]*) *\| ?(?=\S|\s|$)")
-_POD = re.compile(
+_COMPOSE = late(r"(?P<container>[A-Za-z][\w.-]*) *\| ?(?=\S|\s|$)")
+_POD = late(
     r"(?P<container>[a-z0-9][a-z0-9.-]*-(?:[a-z0-9]{6,10}-)?(?:[a-z0-9]{5}|\d{1,3})) +"
     r"(?P<inner>[a-z][a-z0-9-]*) (?=[(\[]|INFO|ERROR|WARN|DEBUG|CRITICAL|\d{4}-|Traceback| +File |[A-Za-z.]+Error|\s)"
 )
-_RANK = re.compile(r"\[(?P<process>rank ?\d+)\]: ?")
-_SGLANG = re.compile(r"\[(?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)(?P<tags>(?: [A-Z]{2,3}\d+)*)\] ?")
-_GLOG = re.compile(r"\[?(?P<level>[IWEFCDV])(?P<stamp>\d{4} \d\d:\d\d:\d\d(?:\.\d+)?)\s+(?:[^\]]{0,160}\] ?)?")
-_KUBECTL = re.compile(r"\[pod/(?P<container>[\w./-]+)\] ?")
-_DMESG = re.compile(r"\[ *\d+\.\d{3,6}\] (?:\[T\d+\] )?")
-_DMESG_T = re.compile(r"\[[A-Z][a-z]{2} (?P<stamp>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \d{4}\] ")
-_TAG = re.compile(r"\[(?P<tag>[A-Z][A-Z _-]{1,24})\]:? ?")
-_LOGFMT = re.compile(r"time=\"?" + _ISO + r"\"? level=(?P<level>\w+) (?:source=(?P<where>\S+) )?(?=msg=)")
-_LOGFMT_MSG = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
-_NCCL = re.compile(r"(?P<process>[\w.-]+:\d+):\d+ \[\d+\] (?=NCCL )")
-_BOX = re.compile(r"[│┃❱>]\s?(?=.)")
-_SYSTEMD = re.compile(r"(?:kernel: )?(?:\[ *\d+\.\d+\] )?")
+_RANK = late(r"\[(?P<process>rank ?\d+)\]: ?")
+_SGLANG = late(r"\[(?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)(?P<tags>(?: [A-Z]{2,3}\d+)*)\] ?")
+_GLOG = late(r"\[?(?P<level>[IWEFCDV])(?P<stamp>\d{4} \d\d:\d\d:\d\d(?:\.\d+)?)\s+(?:[^\]]{0,160}\] ?)?")
+_KUBECTL = late(r"\[pod/(?P<container>[\w./-]+)\] ?")
+_DMESG = late(r"\[ *\d+\.\d{3,6}\] (?:\[T\d+\] )?")
+_DMESG_T = late(r"\[[A-Z][a-z]{2} (?P<stamp>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \d{4}\] ")
+_TAG = late(r"\[(?P<tag>[A-Z][A-Z _-]{1,24})\]:? ?")
+_LOGFMT = late(r"time=\"?" + _ISO + r"\"? level=(?P<level>\w+) (?:source=(?P<where>\S+) )?(?=msg=)")
+_LOGFMT_MSG = late(r'msg="((?:[^"\\]|\\.)*)"')
+_NCCL = late(r"(?P<process>[\w.-]+:\d+):\d+ \[\d+\] (?=NCCL )")
+_BOX = late(r"[│┃❱>]\s?(?=.)")
+_SYSTEMD = late(r"(?:kernel: )?(?:\[ *\d+\.\d+\] )?")
 
 _BY_FIRST: dict[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
     "(": (("vllm", _PAREN),),
@@ -71,9 +68,9 @@ _MONTHS = {
     m: i for i, m in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
 }
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
-_STAMP_ISO = re.compile(r"\d{4}[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?")
-_STAMP_SHORT = re.compile(r"(\d\d)-?(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d+))?")
-_STAMP_WORDS = re.compile(r"([A-Z][a-z]{2}) +(\d+) (\d\d):(\d\d):(\d\d)(?:\.(\d+))?")
+_STAMP_ISO = late(r"\d{4}[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?")
+_STAMP_SHORT = late(r"(\d\d)-?(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d+))?")
+_STAMP_WORDS = late(r"([A-Z][a-z]{2}) +(\d+) (\d\d):(\d\d):(\d\d)(?:\.(\d+))?")
 
 
 def strip_codes(text: str) -> str:

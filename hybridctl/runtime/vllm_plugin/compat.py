@@ -44,6 +44,8 @@ USED: dict[str, tuple[str, ...] | None] = {
     "vllm.model_executor.models.interfaces:IsHybrid.get_mamba_state_shape_from_config": ("vllm_config",),
     "vllm.model_executor.models.interfaces:IsHybrid.get_mamba_state_copy_func": (),
     "vllm.model_executor.models.utils:extract_layer_index": ("layer_name",),
+    "vllm.model_executor.models.utils:WeightsMapper": ("orig_to_new_regex", "orig_to_new_prefix", "orig_to_new_suffix"),
+    "vllm.model_executor.models.utils:WeightsMapper.apply_list": ("self", "values"),
     ATTENTION: (
         *("num_heads", "head_size", "scale", "num_kv_heads", "cache_config", "quant_config", "prefix", "attn_backend"),
     ),
@@ -147,6 +149,7 @@ FIELDS: tuple[tuple[str, str], ...] = (
     *((MANAGER, f) for f in ("req_to_blocks", "_null_block", "block_size", "kv_cache_spec", "block_pool")),
     (STATES, "mamba_cache_mode"),
     ("vllm.model_executor.models.qwen3:Qwen3ForCausalLM", "packed_modules_mapping"),
+    ("vllm.model_executor.models.nemotron_h:NemotronHForCausalLM", "hf_to_vllm_mapper"),
     ("vllm.model_executor.models.interfaces:HasInnerState", "has_inner_state"),
     ("vllm.model_executor.models.interfaces:IsHybrid", "is_hybrid"),
     *(("vllm.v1.core.block_pool:BlockPool", f) for f in ("null_block", "hash_block_size")),

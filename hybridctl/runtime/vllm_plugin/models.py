@@ -1,6 +1,7 @@
-"""Routed model classes, made from the classes of the installed vLLM: ``HybridCtl`` + the base architecture's name.
+"""Model classes of ours, made from the classes of the installed vLLM when they are asked for.
 
-``models:HybridCtlQwen3ForCausalLM`` is built when it is asked for, so any causal decoder with plain Attention layers works.
+``models:HybridCtlQwen3ForCausalLM`` is routed: any causal decoder with plain Attention layers works.
+``models:HybridCtlRenamedQwen3NextForCausalLM`` stands in for a class whose tensors are renamed while they are loaded.
 """
 
 from __future__ import annotations
@@ -15,16 +16,47 @@ from vllm.logger import init_logger
 from vllm.model_executor.models import ModelRegistry
 from vllm.model_executor.models.interfaces import HasInnerState, IsHybrid
 
-from hybridctl.runtime.vllm_plugin import keep_kv, proof
+from hybridctl.runtime.overlay_min import RENAMED
+from hybridctl.runtime.vllm_plugin import keep_kv, names, proof, renaming
 from hybridctl.runtime.vllm_plugin.counters import COUNTERS
 from hybridctl.runtime.vllm_plugin.layers import RoutedAttention, wrap
 from hybridctl.runtime.vllm_plugin.permute import Permutation
 from hybridctl.runtime.vllm_plugin.plugin import PREFIX
 from hybridctl.runtime.vllm_plugin.routing import RefusedError, make_dispatcher, state_sizes
 from hybridctl.runtime.vllm_plugin.state import COPY_FUNCTIONS, STATE_DTYPES, state_bytes, state_shapes
-from hybridctl.runtime.vllm_plugin.weights import OperatorWeights
+from hybridctl.runtime.vllm_plugin.weights import OperatorWeights, WeightError, listing
 
 logger = init_logger("vllm.hybridctl")
+
+
+class _Renamed:
+    """Hands tensors to its base class under other names, where there are rules for them; stands before it."""
+
+    def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
+        super().__init__(vllm_config=vllm_config, prefix=prefix)  # type: ignore[call-arg]
+        self._loaded_as = (vllm_config.parallel_config.rank, vllm_config.model_config)
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any:
+        load = names.loading()
+        if load is None:
+            return super().load_weights(weights)  # type: ignore[misc]
+        rank, model = self._loaded_as
+        stream = renaming.Renaming(load.names, self)
+        try:
+            loaded = super().load_weights(stream.take(weights))  # type: ignore[misc]
+        except (KeyError, ValueError, AssertionError, RuntimeError) as error:
+            odd = renaming.unexpected(model.model, load.names, self)
+            told = f"; not in {type(self).__name__}: {odd}" if odd else ""
+            raise WeightError(f"{type(error).__name__}: {error}{told}") from error
+        stream.check()
+        left = listing(renaming.empty(self, loaded))
+        if left:
+            logger.warning("[HYBRID] nothing was loaded into %s", left)
+        for row in stream.document():
+            logger.info("[HYBRID] %d tensors renamed, such as %s → %s", row["tensors"], *row["example"])
+        content = {"model": model.model, "architecture": load.architecture, "rules": stream.document(), "empty": left}
+        proof.write_names(rank, content)
+        return loaded
 
 
 class _Routed:
@@ -124,8 +156,7 @@ def routed_class(name: str) -> type[Any]:
         RefusedError: a base class that keeps states of its own.
     """
     base_name = name.removeprefix(PREFIX)
-    known = ModelRegistry.models.get(base_name)
-    base = None if known is None else known.load_model_cls()
+    base = _base(base_name)
     if base is None or not name.startswith(PREFIX):
         raise AttributeError(f"no routed class for {name}: vLLM has no architecture {base_name}")
     if getattr(base, "is_hybrid", False) or getattr(base, "has_inner_state", False):
@@ -134,12 +165,30 @@ def routed_class(name: str) -> type[Any]:
         )
     return type(
         name,
-        (_Routed, base, HasInnerState, IsHybrid),
+        (_Renamed, _Routed, base, HasInnerState, IsHybrid),
         {"__module__": __name__, "__doc__": f"{base_name} with routed attention."},
     )
 
 
+def _base(name: str) -> Any:
+    """vLLM's own class of an architecture, also where it has a stand-in; None: there is none."""
+    known = names.ORIGINAL.get(name) or ModelRegistry.models.get(name)
+    return None if known is None else known.load_model_cls()
+
+
+@cache
+def renamed_class(name: str) -> type[Any]:
+    """The stand-in ``HybridCtlRenamed…`` of an architecture that is registered as one."""
+    base_name = name.removeprefix(RENAMED)
+    if base_name not in names.ORIGINAL:
+        raise AttributeError(f"{name}: there are no rules for names of {base_name} in this process")
+    base = _base(base_name)
+    return type(name, (_Renamed, base), {"__module__": __name__, "__doc__": f"{base_name} under other tensor names."})
+
+
 def __getattr__(name: str) -> Any:
+    if name.startswith(RENAMED):
+        return renamed_class(name)
     if name.startswith(PREFIX):
         return routed_class(name)
     raise AttributeError(name)

@@ -33,9 +33,14 @@ def make_dispatcher(vllm_config: Any, tp_rank: int = 0) -> HybridAttentionDispat
     return HybridAttentionDispatcher(config, layers, groups, tp_rank, vllm_config.parallel_config.tensor_parallel_size)
 
 
+def not_executed(dispatcher: HybridAttentionDispatcher) -> list[str]:
+    """What of a routing this runtime does not execute yet, a line each. ``prepare``, ``serve`` and the plugin all ask here."""
+    return dispatcher.unsupported(FEATURES)
+
+
 def refuse(vllm_config: Any, dispatcher: HybridAttentionDispatcher) -> None:
     """Raise :class:`RefusedError`, a line for each thing that stands against serving."""
-    lines = [*dispatcher.unsupported(FEATURES), *dispatcher.unreachable(vllm_config.model_config.max_model_len)]
+    lines = [*not_executed(dispatcher), *dispatcher.unreachable(vllm_config.model_config.max_model_len)]
     parallel, cache = vllm_config.parallel_config, vllm_config.cache_config
     if vllm_config.speculative_config is not None:
         lines.append("speculative decoding: a rejected token can't be taken out of a linear state")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,8 +16,19 @@ OWN = (PROJECTION, GATE)
 PREFIX = "linear_"
 
 
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+_SHOWN = 12
+
+
 class WeightError(UsageError):
-    """A checkpoint whose operator weights don't fit its ``hybrid_config``."""
+    """A checkpoint whose tensors don't fit its ``hybrid_config``, or the rules for their names."""
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names by pattern, layers and experts as ``*``: ``model.layers.*.mlp.up_proj.weight (28), …``."""
+    found = Counter(_NUMBER.sub("*", name) for name in names)
+    rows = [f"{pattern} ({count})" for pattern, count in found.items()]
+    return ", ".join(rows[:_SHOWN]) + (f" and {len(rows) - _SHOWN} more patterns" if len(rows) > _SHOWN else "")
 
 
 def rename(name: str, targets: frozenset[str], packed: Mapping[str, list[str]]) -> str:
@@ -114,11 +127,10 @@ class OperatorWeights:
 
     def check(self) -> None:
         """Every projection and gate that the configuration asks for must have been in the checkpoint."""
-        missing = sorted(set(self.wanted) - self.loaded)
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            key = "linear_head_gate" if missing[0].endswith(GATE) else "linear_feature_size"
-            raise WeightError(f"the checkpoint has no {missing[0]}{more}, which hybrid_config.{key} asks for")
+        for kind, key in ((PROJECTION, "linear_feature_size"), (GATE, "linear_head_gate")):
+            missing = [name for name in self.wanted if name.endswith(kind) and name not in self.loaded]
+            if missing:
+                raise WeightError(f"the checkpoint has no {listing(missing)}, which hybrid_config.{key} asks for")
 
 
 def _projections(tensor: torch.Tensor, groups: tuple[int, ...]) -> torch.Tensor:

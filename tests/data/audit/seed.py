@@ -63,7 +63,17 @@ CONFIGS["qwen4_exp"] = {
     "architectures": ["Qwen4ExpForConditionalGeneration"], "model_type": "qwen4_exp",
     "text_config": {
         **json.loads((Path(__file__).parent.parent / "fit/families.json").read_text())["qwen4_exp"]["text_config"],
-        "output_gate_type": "sigmoid",
+        "output_gate_type": "sigmoid", "eos_token_id": 248044,
+    },
+}  # fmt: skip
+CONFIGS["qwen3_next_fp8"] = {
+    **CONFIGS["qwen3_next"], "moe_intermediate_size": 128, "shared_expert_intermediate_size": 128,
+    "quantization_config": {
+        "quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+        "modules_to_not_convert": [
+            "lm_head", *(f"model.layers.{i}.mlp.{p}" for i in range(4) for p in ("gate", "shared_expert_gate")),
+            *(f"model.layers.{i}.linear_attn.{p}" for i in (0, 2) for p in ("in_proj_qkvz", "in_proj_ba", "out_proj", "conv1d")),
+        ],
     },
 }  # fmt: skip
 
@@ -137,21 +147,21 @@ def tensors(family: str) -> Shapes:
     hidden = c["hidden_size"]
     rows: Shapes = {"model.embed_tokens.weight": ("BF16", (c["vocab_size"], hidden))}
     for i in range(c["num_hidden_layers"]):
-        hybrid = family in ("qwen3_next", "qwen3_5")
+        hybrid = family in ("qwen3_next", "qwen3_next_fp8", "qwen3_5")
         layer = (
-            delta_net(c, family == "qwen3_next")
+            delta_net(c, family != "qwen3_5")
             if hybrid and i % 2 == 0
             else attention(c, gate=hybrid, norms=family != "llama")
         )
-        layer |= experts(c) if family == "qwen3_next" else dense("mlp", hidden, c["intermediate_size"])
+        layer |= experts(c) if "num_experts" in c else dense("mlp", hidden, c["intermediate_size"])
         layer |= {f"{n}.weight": ("BF16", (hidden,)) for n in ("input_layernorm", "post_attention_layernorm")}
         rows |= {f"model.layers.{i}.{name}": row for name, row in layer.items()}
     rows |= {"model.norm.weight": ("BF16", (hidden,)), "lm_head.weight": ("BF16", (c["vocab_size"], hidden))}
-    if family != "qwen3_fp8":
+    if "quantization_config" not in c:
         return rows
     made: Shapes = {}
     for name, (dtype, shape) in rows.items():
-        if "_proj." in name:
+        if "_proj." in name and "linear_attn" not in name:
             made[name] = ("F8_E4M3", shape)
             made[f"{name}_scale_inv"] = ("F32", tuple(-(-n // 128) for n in shape))
         else:
@@ -187,6 +197,20 @@ def build(family: str) -> Checkpoint:
     return Checkpoint(config, [dict(rows[i : i + third]) for i in range(0, len(rows), third)])
 
 
+# Sign and mantissa bits that stay random, and the exponent put in: every number is of the size that a model computes with.
+_MASKS = {"BF16": (0x807F, 0x3C80), "F16": (0x83FF, 0x2400), "F32": (0x807FFFFF, 0x3C800000), "F8_E4M3": (0x87, 0x28)}
+
+
+def numbers(name: str, dtype: str, count: int) -> bytes:
+    """The data of a tensor: the same for one name in every checkpoint; floats between 1/64 and 1/32, of either sign."""
+    width = BITS[dtype] // 8
+    bits = int.from_bytes(random.Random(name).randbytes(count * width), "little")
+    if dtype in _MASKS:
+        keep, put = (int.from_bytes(mask.to_bytes(width, "little") * count, "little") for mask in _MASKS[dtype])
+        bits = bits & keep | put
+    return bits.to_bytes(count * width, "little")
+
+
 def file_name(i: int, count: int) -> str:
     return f"model-{i + 1:05}-of-{count:05}.safetensors"
 
@@ -195,7 +219,7 @@ def write(made: Checkpoint, folder: Path, holes: bool = False) -> None:
     """Write the files."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(made.config, indent=2))
-    source, index = random.Random(0), {}
+    index = {}
     for i, shard in enumerate(made.shards):
         name, table, at = file_name(i, len(made.shards)), {}, 0
         for tensor, (dtype, shape) in shard.items():
@@ -209,10 +233,11 @@ def write(made: Checkpoint, folder: Path, holes: bool = False) -> None:
             if holes:
                 stream.truncate(stream.tell() + at)
             else:
-                stream.write(source.randbytes(at))
+                for tensor, (dtype, shape) in shard.items():
+                    stream.write(numbers(tensor, dtype, prod(shape)))
     if made.with_index:
         index = {k: v for k, v in index.items() if k not in made.index_drop} | made.index_extra
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+        (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": index}))
 
 
 def _cut(folder: Path, back: int) -> None:
@@ -309,6 +334,17 @@ def _listed(*names: str) -> Callable[[Checkpoint], None]:
     return lambda made: made.config["quantization_config"]["modules_to_not_convert"].extend(names)
 
 
+def _split_list(made: Checkpoint) -> None:
+    """The list of what is not quantised, with the names that Qwen3.5 has for the parts of Qwen3-Next's projections."""
+    quant = made.config["quantization_config"]
+    parts = {"in_proj_qkvz": ("in_proj_qkv", "in_proj_z"), "in_proj_ba": ("in_proj_b", "in_proj_a")}
+    quant["modules_to_not_convert"] = [
+        f"{owner}.{part}".removeprefix(".")
+        for owner, _, leaf in (name.rpartition(".") for name in quant["modules_to_not_convert"])
+        for part in parts.get(leaf, (leaf,))
+    ]
+
+
 def _spelling(made: Checkpoint) -> None:
     text = made.config["text_config"]
     text["layer_types"] = [
@@ -325,7 +361,10 @@ def _gate_up(made: Checkpoint) -> None:
 
 @dataclass(frozen=True)
 class Seed:
-    """One seeded fault: the family, what it changes before or after the files are written, and what the audit must call it."""
+    """One seeded fault: the family, what it changes before or after the files are written, and what the audit must call it.
+
+    ``evidence``: one of the names that the audit must give: of a tensor, a module, a field, a file.
+    """
 
     family: str
     id: str
@@ -338,7 +377,7 @@ class Seed:
     needs_vllm: bool = False
 
 
-S1, S2 = file_name(0, 3), file_name(1, 3)
+S1, S2, INDEX = file_name(0, 3), file_name(1, 3), "model.safetensors.index.json"
 L = "model.layers"
 FAULTS: dict[str, Seed] = {
     "lfs-pointer": Seed("qwen3", "lfs-pointer", S2, after=_pointer),
@@ -346,7 +385,7 @@ FAULTS: dict[str, Seed] = {
     "truncated-data": Seed("qwen3", "shard-truncated", f"{L}.1.self_attn.o_proj.weight", after=lambda f: _cut(f, 10)),
     "truncated-header": Seed("qwen3_next", "shard-truncated", S2, after=_cut_header),
     "damaged-header": Seed("llama", "shard-damaged", S2, after=_junk),
-    "shard-missing": Seed("qwen3_next", "shard-missing", "", after=lambda f: (f / S2).unlink()),
+    "shard-missing": Seed("qwen3_next", "shard-missing", S2, after=lambda f: (f / S2).unlink()),
     "shard-missing-without-index": Seed(
         "qwen3", "shard-missing", S2, lambda m: setattr(m, "with_index", False), lambda f: (f / S2).unlink()
     ),
@@ -362,13 +401,13 @@ FAULTS: dict[str, Seed] = {
         lambda m: m.index_extra.update({"x": "../../etc/passwd.safetensors"}),
     ),
     "index-not-json": Seed(
-        "qwen3", "index-unreadable", "", after=lambda f: (f / "model.safetensors.index.json").write_text("{") and None
+        "qwen3", "index-unreadable", INDEX, after=lambda f: (f / INDEX).write_text("{") and None
     ),
     "tensor-twice": Seed("qwen3", "tensor-twice", "model.embed_tokens.weight", _twice),
     "dtype-integer": Seed("qwen3", "wrong-dtype", f"{L}.2.mlp.up_proj.weight", _dtype("layers.2.mlp.up_proj", "I32")),
     "dtype-odd": Seed("llama", "wrong-dtype", f"{L}.2.mlp.up_proj.weight", _dtype("layers.2.mlp.up_proj", "F32")),
-    "tp-3": Seed("qwen3", "tp-does-not-divide", "", tp=3),
-    "tp-16-states": Seed("qwen3_next", "tp-does-not-divide", "", tp=16),
+    "tp-3": Seed("qwen3", "tp-does-not-divide", "4 attention heads do not divide by 3 ranks", tp=3),
+    "tp-16-states": Seed("qwen3_next", "tp-does-not-divide", "8 gdn heads do not divide by 16 ranks", tp=16),
     "legacy-class": Seed(
         "qwen4_exp", "legacy-class", "architectures.0", _config(architectures=["Qwen3_8FlashNextForConditionalGeneration"])
     ),
@@ -402,11 +441,10 @@ FAULTS: dict[str, Seed] = {
         "qwen3_fp8", "quantization-config-missing", f"{L}.0.self_attn.q_proj.weight", _config(quantization_config=None)
     ),
     "ignore-list-split-names": Seed(
-        "qwen3_next", "ignore-list-split-names", f"{L}.0.linear_attn.in_proj_qkv",
-        _config(quantization_config={"quant_method": "fp8", "modules_to_not_convert": [f"{L}.0.linear_attn.in_proj_qkv"]}),
+        "qwen3_next_fp8", "ignore-list-split-names", f"{L}.0.linear_attn.in_proj_qkv", _split_list
     ),
     "renamed-everywhere": Seed(
-        "qwen3", "tensor-unexpected", f"{L}.0.self_attn.out_proj.weight", _rename("o_proj", "out_proj"), needs_vllm=True
+        "qwen3", "tensor-renamed", f"{L}.0.self_attn.out_proj.weight", _rename("o_proj", "out_proj"), needs_vllm=True
     ),
     "missing-everywhere": Seed(
         "qwen3_next", "tensor-missing", f"{L}.2.linear_attn.A_log", _drop("linear_attn.A_log"), needs_vllm=True
@@ -422,7 +460,7 @@ FAULTS: dict[str, Seed] = {
         "llama", "tensor-incomplete", f"{L}.0.mlp.gate_up_proj.weight", _drop("mlp.up_proj"), needs_vllm=True
     ),
     "router-renamed": Seed(
-        "qwen3_next", "tensor-missing", f"{L}.0.mlp.gate.weight", _rename("mlp.gate.", "mlp.router."), needs_vllm=True
+        "qwen3_next", "tensor-renamed", f"{L}.0.mlp.router.weight", _rename("mlp.gate.", "mlp.router."), needs_vllm=True
     ),
     "feed-forward-fused": Seed("qwen3", "wrong-shape", f"{L}.0.mlp.gate_up_proj.weight", _gate_up, needs_vllm=True),
 }  # fmt: skip
