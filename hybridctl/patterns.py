@@ -24,6 +24,6 @@ class _Late:
 def late(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """As :func:`re.compile`, but a fault in the pattern shows when it is used.
 
-    What is returned has a pattern's methods and attributes and is no :class:`re.Pattern` itself: functions of :mod:`re` do not take it.
+    What is returned has a pattern's methods and attributes but is no :class:`re.Pattern`: functions of :mod:`re` do not take it.
     """
     return cast("re.Pattern[AnyStr]", _Late(text, flags))

@@ -84,7 +84,7 @@ def test_the_longest_row_decides_for_the_batch(tiny: Make, reference: Make, monk
             if step == 30:
                 vllm.llm.llm_engine.abort_request(["r0"])
 
-        answers = vllm.run(prompts_of((95, 20, 40, 90)), 50, abort)
+        answers = vllm.run(prompts_of((95, 20, 40, 30)), 50, abort)
         alone = vllm.generate(prompts_of((20,)), 50)
     assert set(kinds) == {1}
     masked = Masked(reference(model, plain(config)), recorder, [*answers, *alone])
