@@ -1,6 +1,7 @@
 """A whole model with the reference operator in every attention layer, through transformers' attention interface.
 
-For dense decoders whose layers call that interface with q and k after RoPE: Qwen3, Qwen2, Llama, Mistral. One sequence at
+For decoders whose layers call that interface with q and k after RoPE: Qwen3, Qwen2, Llama, Mistral, and the full-attention layers
+of Qwen3-Next. One sequence at
 a time, no cache, in float32 or float64: what a server's logits are held against.
 """
 
@@ -17,8 +18,9 @@ from torch import Tensor, nn
 
 from hybridctl.kernels.linear_attention.routing import Routing, entropy_scores, hybrid_attention, route
 
-MODEL_TYPES = ("qwen3", "qwen2", "llama", "mistral")
+MODEL_TYPES = ("qwen3", "qwen2", "llama", "mistral", "qwen3_next")
 INTERFACE = "hybridctl_reference"
+CONVERTED = ("qwen3_next",)  # transformers stores their experts under other names than it holds them
 # Values of hybrid_config's layer_types: routed by the thresholds, linear at every position; any other is full attention.
 ROUTED_LAYER_TYPES = ("hybrid_attention", "hybrid")
 LINEAR_LAYER_TYPES = ("linear_attention", "linear")
@@ -67,8 +69,8 @@ class Reference:
 
     @property
     def kernels(self) -> list[Tensor]:
-        """The mask [n, H_k] that each layer used in the last call: True where linear."""
-        if any(plan.used is None for plan in self.layers):
+        """The mask [n, H_k] that each attention layer used in the last call: True where linear."""
+        if all(plan.used is None for plan in self.layers):
             raise ValueError("no sequence has been run yet")
         return [plan.used for plan in self.layers if plan.used is not None]
 
@@ -166,9 +168,17 @@ def load_reference(
         settings.model_type == "mistral" and settings.sliding_window is not None
     ):
         raise ValueError("layers with a sliding window cannot be wrapped")
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, nn.Module) and settings.model_type in CONVERTED:
+        built: Any
+        built, told = AutoModelForCausalLM.from_pretrained(
+            model, dtype=dtype, attn_implementation=INTERFACE, output_loading_info=True
+        )
+        odd = [*told["missing_keys"], *(n for n in told["unexpected_keys"] if not _OWN.search(n))]
+        if odd:
+            raise ValueError(f"tensors missing or not known: {sorted(odd)}")
+    elif not isinstance(model, nn.Module):
         settings._attn_implementation = INTERFACE
-        built: Any = AutoModelForCausalLM.from_config(settings, dtype=dtype)
+        built = AutoModelForCausalLM.from_config(settings, dtype=dtype)
         renamed = rename_linear(list(tensors), list(built.state_dict()))
         plain = {renamed.get(n, n): t.to(dtype) for n, t in tensors.items() if not _OWN.search(n)}
         missing, unexpected = built.load_state_dict(plain, strict=False)
@@ -192,6 +202,9 @@ def _with_plans(
     reference = Reference(model)
     device = next(model.parameters()).device
     for i, layer in enumerate(model.model.layers):
+        if not hasattr(layer, "self_attn"):  # a layer of another kind
+            reference.layers.append(LayerPlan())
+            continue
         kind = None if kinds is None else kinds[i]
         part = bool(hybrid) and kind in (None, *ROUTED_LAYER_TYPES, *LINEAR_LAYER_TYPES)
         plan = LayerPlan(unruled=part and hybrid.get("compute_units") is not None)

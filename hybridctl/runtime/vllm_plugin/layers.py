@@ -92,9 +92,10 @@ def wrap(model: torch.nn.Module, vllm_config: Any, dispatcher: HybridAttentionDi
     """
     made = Wrapped({}, {}, {})
     names = {id(module): name for name, module in model.named_modules()}
+    known = {id(layer): str(name) for name, layer in vllm_config.compilation_config.static_forward_context.items()}
     found = [(p, n, c) for p in model.modules() for n, c in p.named_children() if hasattr(c, "get_kv_cache_spec")]
     for parent, attribute, layer in found:
-        name = str(layer.layer_name)
+        name = known[id(layer)]
         index = extract_layer_index(name)
         if not is_routed(dispatcher, index):
             continue

@@ -15,6 +15,8 @@ from vllm.distributed import get_tensor_model_parallel_rank
 from vllm.logger import init_logger
 from vllm.model_executor.models import ModelRegistry
 from vllm.model_executor.models.interfaces import HasInnerState, IsHybrid
+from vllm.v1.attention.backends.registry import MambaAttentionBackendEnum
+from vllm.v1.kv_cache_interface import MambaSpec
 
 from hybridctl.runtime.overlay_min import RENAMED
 from hybridctl.runtime.vllm_plugin import keep_kv, names, proof, renaming
@@ -27,6 +29,8 @@ from hybridctl.runtime.vllm_plugin.state import COPY_FUNCTIONS, STATE_DTYPES, st
 from hybridctl.runtime.vllm_plugin.weights import OperatorWeights, WeightError, listing
 
 logger = init_logger("vllm.hybridctl")
+# Hybrids whose full-attention layers can be routed, beside states of their own. Others are refused: nobody has tried them.
+BESIDE_STATES = ("Qwen3NextForCausalLM",)
 
 
 class _Renamed:
@@ -99,19 +103,48 @@ class _Routed:
         sharing = max(made.tp_size // made.num_kv_heads, 1)
         return int(made.tp_rank % sharing * heads)
 
+
+class _OwnStates:
+    """For base classes without states: what vLLM asks about those that routing adds."""
+
     @classmethod
     def get_mamba_state_dtype_from_config(cls, vllm_config: Any) -> Any:
         return STATE_DTYPES
 
     @classmethod
     def get_mamba_state_shape_from_config(cls, vllm_config: Any) -> Any:
-        model = vllm_config.model_config
-        sizes = state_sizes(make_dispatcher(vllm_config), model.get_head_size())
-        return state_shapes(model.get_num_kv_heads(vllm_config.parallel_config), *sizes)
+        return _shapes(vllm_config)
 
     @classmethod
     def get_mamba_state_copy_func(cls) -> Any:
         return COPY_FUNCTIONS
+
+
+class _MoreStates:
+    """For base classes that have states of another kind: both kinds are told."""
+
+    @classmethod
+    def get_mamba_specs_from_config(cls, vllm_config: Any) -> tuple[Any, ...]:
+        """One for each kind of state, for their sizes."""
+        base: Any = super()
+        kinds = (
+            (base.get_mamba_state_shape_from_config(vllm_config), base.get_mamba_state_dtype_from_config(vllm_config)),
+            (_shapes(vllm_config), STATE_DTYPES),
+        )
+        return tuple(MambaSpec(shapes=shapes, dtypes=dtypes, block_size=-1) for shapes, dtypes in kinds)
+
+    @classmethod
+    def get_mamba_state_copy_funcs(cls, mamba_types: set[Any]) -> Any:
+        own = MambaAttentionBackendEnum.LINEAR
+        rest = super().get_mamba_state_copy_funcs(mamba_types - {own})  # type: ignore[misc]
+        return {**rest, own: COPY_FUNCTIONS} if own in mamba_types else rest
+
+
+def _shapes(vllm_config: Any) -> Any:
+    """Of a state for all KV groups of a rank. States of fewer are padded less: vLLM makes blocks so long that this one fits."""
+    model = vllm_config.model_config
+    sizes = state_sizes(make_dispatcher(vllm_config), model.get_head_size())
+    return state_shapes(model.get_num_kv_heads(vllm_config.parallel_config), *sizes)
 
 
 def _prove(vllm_config: Any, dispatcher: Any, routed: dict[str, RoutedAttention], rank: int) -> None:
@@ -157,17 +190,17 @@ def routed_class(name: str) -> type[Any]:
     """
     base_name = name.removeprefix(PREFIX)
     base = _base(base_name)
+    text = f"{base_name} with routed attention."
     if base is None or not name.startswith(PREFIX):
         raise AttributeError(f"no routed class for {name}: vLLM has no architecture {base_name}")
     if getattr(base, "is_hybrid", False) or getattr(base, "has_inner_state", False):
+        if base_name in BESIDE_STATES and hasattr(base, "get_mamba_state_copy_funcs"):
+            return type(name, (_Renamed, _Routed, _MoreStates, base), {"__module__": __name__, "__doc__": text})
         raise RefusedError(
             f"{base_name} is a hybrid already: vLLM serves it as it is", f"put {base_name} back in config.json"
         )
-    return type(
-        name,
-        (_Renamed, _Routed, base, HasInnerState, IsHybrid),
-        {"__module__": __name__, "__doc__": f"{base_name} with routed attention."},
-    )
+    bases = (_Renamed, _Routed, _OwnStates, base, HasInnerState, IsHybrid)
+    return type(name, bases, {"__module__": __name__, "__doc__": text})
 
 
 def _base(name: str) -> Any:

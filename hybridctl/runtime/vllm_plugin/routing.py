@@ -29,7 +29,9 @@ def make_dispatcher(vllm_config: Any, tp_rank: int = 0) -> HybridAttentionDispat
     if document is None:
         raise RefusedError(f"{model.architecture}: config.json has no hybrid_config", "hybridctl prepare writes one")
     layers, groups = model.hf_text_config.num_hidden_layers, model.get_total_num_kv_heads()
-    config = parse(document, ModelShape(layers, groups, model.get_head_size()))
+    kinds = getattr(model.hf_text_config, "layer_types", None) or ()
+    routable = frozenset(i for i in range(layers) if i >= len(kinds) or kinds[i] != "linear_attention")
+    config = parse(document, ModelShape(layers, groups, model.get_head_size(), routable))
     return HybridAttentionDispatcher(config, layers, groups, tp_rank, vllm_config.parallel_config.tensor_parallel_size)
 
 

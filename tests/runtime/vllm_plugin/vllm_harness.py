@@ -61,7 +61,8 @@ class Engine:
         self.scheduler = self.core.scheduler
         self.pool = self.scheduler.kv_cache_manager.block_pool
         self.groups = self.scheduler.kv_cache_config.kv_cache_groups
-        self.layers = self.llm.llm_engine.vllm_config.compilation_config.static_forward_context
+        context = self.llm.llm_engine.vllm_config.compilation_config.static_forward_context
+        self.layers = {name: layer for name, layer in context.items() if hasattr(layer, "kv_cache")}
 
     def poison(self) -> None:
         """NaN in every page and every state: all are free, and nothing may read what it has not written."""
