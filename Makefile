@@ -6,7 +6,7 @@
 # make test-vllm    the runtime in real vLLM on the CPU, and the kernels' reference (Python >= 3.11, about 3 GB in .venv-vllm)
 # make test-vllm-030  the tests marked core in the oldest vLLM that the plugin admits (Python >= 3.11, about 3 GB in .venv-vllm-030)
 # make test-install the line that a stack prints, carried out in an empty environment (not part of test-all: minutes of downloads)
-# make test-lowest  the fast tests with the lowest versions that pyproject.toml admits (in .venv-lowest)
+# make test-lowest  the fast tests, but for those of starting and ending servers, with the lowest versions that pyproject.toml admits
 # make clean        remove the environments and everything built
 #
 # PYTHON=python3.12 make …  uses another interpreter; the environments are made anew when it changes.
@@ -31,6 +31,8 @@ SOURCES := $(shell find hybridctl recipes -type f ! -name '*.py[co]')
 TEST_TOOLS := pytest pytest-xdist hypothesis jsonschema
 SLOW := (slow or network) and not vllm and not gpu and not install
 FAST := not slow and not network and not vllm and not gpu and not install
+# What no version of a library that we depend on can change.
+LOWEST := $(FAST) and not lifecycle
 
 .PHONY: demo demo-doctor demo-serve test test-all test-slow test-lowest test-vllm test-vllm-030 test-install check clean
 
@@ -64,24 +66,31 @@ test-install: .venv-dev/.installed
 	$(DEV)/python -m pytest -q -m install
 
 test-lowest: .venv-lowest/.installed
-	.venv-lowest/bin/python -m pytest -n auto -q -p no:cacheprovider -m "$(FAST)"
+	.venv-lowest/bin/python -m pytest -n auto -q -p no:cacheprovider -m "$(LOWEST)"
 
 ifeq ($(PYTHON_TAG),3.10)
 test-vllm test-vllm-030:
 	@echo '--- no vLLM for the CPU on Python 3.10: its tests are left out'
 else
-# In one process: several engines share its imports, and two of them at once would only wait for each other.
+# In two processes: many engines share the imports of one, and each engine computes in one thread. What starts servers goes by file.
 test-vllm: .venv-vllm/.installed
+	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist worksteal -m "not gpu" tests/runtime/vllm_plugin
+	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist loadfile \
+	  -m "vllm and not gpu" tests/commands tests/doctor tests/fit tests/patchers
 	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "$(FAST)" tests/kernels
-	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "not gpu" tests/runtime/vllm_plugin
-	.venv-vllm/bin/python -m pytest -q -p no:cacheprovider -m "vllm and not gpu" tests/commands tests/doctor tests/fit tests/patchers
 
 test-vllm-030: .venv-vllm-030/.installed
-	.venv-vllm-030/bin/python -m pytest -q -p no:cacheprovider -m "core and not gpu" tests/runtime/vllm_plugin
+	.venv-vllm-030/bin/python -m pytest -q -p no:cacheprovider -n 2 -m "core and not gpu" tests/runtime/vllm_plugin
 endif
 
-# One after the other, whatever -j says.
+ENVIRONMENTS := .venv-dev .venv-lowest
+ifneq ($(PYTHON_TAG),3.10)
+ENVIRONMENTS += .venv-vllm .venv-vllm-030
+endif
+
+# Two environments at a time, as their making is mostly waiting; then one thing after the other, whatever -j says.
 test-all:
+	@$(MAKE) --no-print-directory -j 2 $(ENVIRONMENTS:%=%/.installed)
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test-slow
 	@$(MAKE) --no-print-directory test-lowest

@@ -67,17 +67,25 @@ def qwen3(**config: Any) -> dict[str, bytes]:
         "config.json": json.dumps({**QWEN3, **config}, indent=2).encode(),
         "tokenizer.json": b'{"version": "1.0"}',
         "README.md": b"# a card",
-        "model.safetensors": shard(["model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight"]),
+        "model.safetensors": shard(
+            ["model.embed_tokens.weight", *(f"model.layers.{i}.self_attn.q_proj.weight" for i in range(4))]
+        ),
     }
 
 
 def qwen4(shards: int = 4, numbers: int = 4096) -> dict[str, bytes]:
     """Several shards and an index."""
     files = {"config.json": json.dumps(QWEN4, indent=2).encode(), "tokenizer.json": b'{"version": "1.0"}'}
-    names = {f"model-{i + 1:05}-of-{shards:05}.safetensors": f"model.layers.{i}.mlp.gate.weight" for i in range(shards)}
-    for i, (file, tensor) in enumerate(names.items()):
-        files[file] = shard([tensor], numbers, i + 1)
-    files["model.safetensors.index.json"] = json.dumps({"weight_map": {t: f for f, t in names.items()}}).encode()
+    layers = QWEN4["text_config"]["num_hidden_layers"]
+    table = {
+        f"model.layers.{i % layers}.mlp.{'gate' if i < layers else 'shared_expert_gate'}.weight":
+            f"model-{i % shards + 1:05}-of-{shards:05}.safetensors"
+        for i in range(max(shards, layers))
+    }  # fmt: skip
+    for i in range(shards):
+        file = f"model-{i + 1:05}-of-{shards:05}.safetensors"
+        files[file] = shard([name for name, place in table.items() if place == file], numbers, i + 1)
+    files["model.safetensors.index.json"] = json.dumps({"weight_map": table}).encode()
     return files
 
 

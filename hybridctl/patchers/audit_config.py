@@ -9,6 +9,7 @@ from hybridctl.model.config import ModelConfig
 from hybridctl.model.plan import plan_layers
 from hybridctl.patchers.audit_fault import Fault
 from hybridctl.patchers.config import Versions, patch
+from hybridctl.runtime.overlay_min import plain_architecture
 from hybridctl.versions import parse_version
 
 _IDS = {"architectures": "legacy-class", "model_type": "legacy-class", "layer_types": "layer-types-spelling"}
@@ -37,7 +38,7 @@ def _unknown_class(config: ModelConfig, versions: Versions, model: str) -> list[
     vllm = parse_version(versions.vllm)
     if vllm is None or not config.architectures or config.auto_map:
         return []
-    name = config.architectures[0]
+    name = plain_architecture(config.document)  # the name that prepare gives a routed or renamed model is ours
     row, newer = registered(name), parse_version(versions.transformers)
     known = row.holds(vllm) if row else False
     if known is not False or stands_in(name, vllm) is not False or backend_takes(name, vllm, newer) is not False:

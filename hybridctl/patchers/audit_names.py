@@ -223,7 +223,7 @@ def _shapes(config: ModelConfig, layers: Mapping[int, list[_Row]]) -> list[Fault
 def _shape_fault(names: list[str], tensor: Tensor, why: str) -> Fault:
     return Fault(
         "wrong-shape", f"{tensor.name} is {list(tensor.shape)}; {why}", tuple(names), tensor.file,
-        "vLLM stops when it comes to this tensor", f"{_AGAIN} {tensor.file}",
+        "vLLM stops when it comes to this tensor, or takes as much of it as fits, without a word", f"{_AGAIN} {tensor.file}",
     )  # fmt: skip
 
 

@@ -19,7 +19,10 @@ from fake_vllm import free_port, make_environment, marked, serving, wait_for
 
 from hybridctl.runtime import checkpoint
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it")
+pytestmark = [
+    pytest.mark.lifecycle,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it"),
+]
 
 
 def shared_by(pid: int) -> list[Path]:

@@ -17,6 +17,8 @@ from hybridctl.errors import UsageError
 from hybridctl.runtime import choice, overlay_min
 from hybridctl.runtime.checkpoint import DEMO, find
 
+pytestmark = pytest.mark.lifecycle
+
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:

@@ -97,6 +97,22 @@ def test_layers_are_those_that_vllm_builds(family: str) -> None:
     assert ours == built
 
 
+BUILT = {row["family"]: row for row in map(json.loads, (DATA / "layers.jsonl").read_text().splitlines())}
+KINDS = {
+    "QwenGatedDeltaNetAttention": "gdn",
+    "Qwen4ExpQSAAttention": "sparse",
+    "KimiGatedDeltaNetAttention": "kda",
+    "MultiHeadLatentAttention": "full",
+}
+
+
+@pytest.mark.parametrize("family", ["qwen4_exp", "kimi_linear"])
+def test_layers_that_are_not_built_on_a_plain_cpu(family: str) -> None:
+    """Qwen4Exp's were built on an H200, Kimi-Linear's on a CPU with stand-ins for CUDA's streams."""
+    built = [KINDS[cls] for _, cls, _, _ in BUILT[family]["built"] if cls in KINDS]
+    assert built == [part for layer in plan_of(family).layers for part in layer.parts]
+
+
 @pytest.mark.vllm
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["qwen3_next", "falcon_h1"])

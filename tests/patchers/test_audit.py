@@ -101,6 +101,13 @@ def test_faults_of_many_layers_are_one_line(tmp_path: Path) -> None:
     assert all(len(f.evidence) == 2 for f in faults)
 
 
+def test_the_class_of_a_routed_model_is_not_unknown(tmp_path: Path) -> None:
+    SEED.make("qwen3", tmp_path / "model", holes=True)
+    config = tmp_path / "model/config.json"
+    config.write_text(config.read_text().replace("Qwen3ForCausalLM", "HybridCtlQwen3ForCausalLM"))
+    assert audit(tmp_path / "model", Versions("0.32.0", "5.18.0")) == []
+
+
 def test_every_fault_stands_in_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs/audit.md").read_text()
     assert {seed.id for seed in SEED.FAULTS.values()} <= {word.strip("`,") for word in text.split()}

@@ -13,7 +13,10 @@ import pytest
 
 from hybridctl.runtime import guard
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it")
+pytestmark = [
+    pytest.mark.lifecycle,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it"),
+]
 
 # As vLLM's processes do: memory that is shared with a spawned process, and a resource tracker to remove it.
 SHARES = """

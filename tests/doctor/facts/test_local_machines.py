@@ -10,6 +10,8 @@ from hybridctl.doctor.diagnose import Diagnosis
 from hybridctl.doctor.facts.model import Facts
 from tests.doctor.facts.machines import DATA, Recorded, recorded
 
+pytestmark = pytest.mark.lifecycle
+
 PORTS = "/proc/self/net/tcp, which can't be read here"
 STATE = "the driver's answer on processes, memory errors and connections: it gave none"
 TP2 = "vllm serve Qwen/Qwen3-8B -tp 2"

@@ -19,6 +19,8 @@ from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.findings import Unknown
 from hybridctl.errors import UsageError
 
+pytestmark = pytest.mark.lifecycle
+
 SERVE = ["/v/bin/python3", "/v/bin/vllm", "serve", "Qwen/Qwen3-8B", "--port", "8123"]
 ENGINE = ["VLLM::EngineCore"]
 SPAWN = ["/v/bin/python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()"]

@@ -17,6 +17,8 @@ from hybridctl.doctor.facts.model import Fact, Facts, spec_of
 from hybridctl.doctor.facts.record_file import parse_record
 from tests.doctor.facts.site_packages import ATTENTION, CONFIG, FILES, LOADER, MODELS, REGISTRY, install
 
+pytestmark = pytest.mark.lifecycle
+
 
 def told(*path: Path | str) -> dict[str, object]:
     return {fact.key: fact.value for fact in reversed(_facts(*path))}

@@ -18,6 +18,8 @@ from hybridctl.doctor.facts.model import Fact
 from hybridctl.doctor.findings import Unknown
 from hybridctl.errors import UsageError
 
+pytestmark = pytest.mark.lifecycle
+
 
 def good() -> Iterator[Fact]:
     yield local_fact("platform.os", "linux", "linux")

@@ -28,6 +28,8 @@ from hybridctl.doctor.facts.local_wsl import wsl_facts
 from hybridctl.doctor.facts.model import Fact, Facts
 from hybridctl.doctor.findings import Unknown
 
+pytestmark = pytest.mark.lifecycle
+
 
 def made(root: Path, files: dict[str, str] | None = None, **environ: str) -> Machine:
     for place, text in (files or {}).items():

@@ -18,7 +18,10 @@ SOURCE = Path(__file__).parents[2] / "data" / "fake_nvml.c"
 CHILD = Path(local_driver.__file__).with_name("_nvml_child.py")
 COMPILER = shutil.which("gcc") or shutil.which("clang")
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="loads a library of Linux")
+pytestmark = [
+    pytest.mark.lifecycle,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="loads a library of Linux"),
+]
 
 
 @pytest.fixture(scope="module")

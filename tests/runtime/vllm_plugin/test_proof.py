@@ -15,7 +15,7 @@ from hybridctl.runtime.vllm_plugin.counters import Counters
 
 
 def test_each_process_writes_its_own_file_whole(plugin_on: Path) -> None:
-    proof.write_registered("0.32.0")
+    proof.write_registered("0.32.0", {}, [])
     proof.write_layers(1, {"layers": {"a": {"backend": "B"}}})
     files = {p.name: json.loads(p.read_text(encoding="utf-8")) for p in plugin_on.iterdir()}
     pid = os.getpid()
@@ -26,7 +26,7 @@ def test_each_process_writes_its_own_file_whole(plugin_on: Path) -> None:
 
 def test_without_a_run_directory_nothing_is_written(monkeypatch: pytest.MonkeyPatch, plugin_on: Path) -> None:
     monkeypatch.delenv(proof.RUN_DIR)
-    proof.write_registered("0.32.0")
+    proof.write_registered("0.32.0", {}, [])
     assert not plugin_on.exists()
 
 
@@ -35,7 +35,7 @@ def test_a_run_directory_that_cannot_be_used_is_an_error(monkeypatch: pytest.Mon
     blocked.write_text("", encoding="utf-8")
     monkeypatch.setenv(proof.RUN_DIR, str(blocked))
     with pytest.raises(OSError, match="file"):
-        proof.write_registered("0.32.0")
+        proof.write_registered("0.32.0", {}, [])
 
 
 def test_counters_count_and_stay_quiet_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
