@@ -184,10 +184,7 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):
     def _decide(self, layer: Any, band: Band, query: Tensor, kv_cache: Tensor, table: Tensor) -> Tensor:
         """[B, H_k]: which tokens of the band are linear."""
         keys = pages_cpu.gather_keys(kv_cache, table[band.rows], band.keys, layer.isa)
-        scores = band.scores(query[band.at], keys, self.scale)
-        mask = band.linear(scores)
-        if record.hook is not None:
-            record.scores = scores
+        mask = band.linear(band.scores(query[band.at], keys, self.scale))
         share, log = layer.routing.share, layer.routing.log
         linear = float(mask.float().mean(1).sum())
         COUNTERS.add("linear", linear, share)

@@ -9,5 +9,3 @@ from torch import Tensor
 
 # Called with the layer, its Work and, where entropy decided tokens, their mask [B, H_k] (True where linear).
 hook: Callable[[Any, Any, Tensor | None], None] | None = None
-# The scores [B, H_k] that gave the last mask.
-scores: Tensor | None = None

@@ -89,7 +89,7 @@ def recorded(vllm: Engine) -> Iterator[Recorder]:
     try:
         yield made
     finally:
-        record.hook = record.scores = None
+        record.hook = None
 
 
 class Masked:
