@@ -1,6 +1,6 @@
 """Run an engine in processes of its own: engine_process.py MODEL PROMPTS.json ANSWERS.json SETTINGS TOKENS.
 
-Beside the answers it leaves ANSWERS.masks: of each worker (known, masks, band) as a Recorder has them.
+Beside the answers it leaves ANSWERS.masks: of each worker (known, masks, band), nearly as a Recorder has them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def start(worker: Any) -> None:
 
 
 def stop(worker: Any) -> Any:
-    """In a worker: what was recorded."""
+    """In a worker: what was recorded; of each mask its shape and where it is True, as no tensor comes through in one piece."""
     from hybridctl.runtime.vllm_plugin import record
 
     made: Any = record.hook
-    return made.known, made.masks, made.band
+    masks = {name: (list(mask.shape), mask.nonzero().tolist()) for name, mask in made.masks.items()}
+    return made.known, masks, made.band
 
 
 def main() -> None:
-    import torch
     from vllm import LLM
     from vllm_harness import answer, greedy
 
@@ -45,7 +45,7 @@ def main() -> None:
     given = [{"prompt_token_ids": p} for p in json.loads(Path(prompts).read_text(encoding="utf-8"))]
     rounds = [llm.generate(given, params, use_tqdm=False) for _ in range(2)]
     done = [dataclasses.asdict(answer(each)) for outputs in rounds for each in outputs]
-    torch.save(llm.collective_rpc(stop), Path(answers).with_suffix(".masks"))
+    Path(answers).with_suffix(".masks").write_text(json.dumps(llm.collective_rpc(stop)), encoding="utf-8")
     Path(answers).write_text(json.dumps(done), encoding="utf-8")
 
 

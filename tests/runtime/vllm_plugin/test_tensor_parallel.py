@@ -63,10 +63,11 @@ def run(model: Path, given: list[list[int]], folder: Path, tokens: int) -> list[
 def merged(file: Path, layers: int, groups: int) -> Recorder:
     """One recording of those of all ranks: each has seen its own KV groups."""
     made = Recorder(None, layers, groups)
-    for known, masks, band in torch.load(file):
+    for known, masks, band in json.loads(file.read_text(encoding="utf-8")):
         made.known = known
-        for name, mask in masks.items():
-            made.masks[name] = mask | made.masks[name] if name in made.masks else mask
+        for name, (shape, where) in masks.items():
+            mask = made.masks.setdefault(name, torch.zeros(shape, dtype=torch.bool))
+            mask[tuple(torch.tensor(where, dtype=torch.long).view(-1, 3).T)] = True
         for kernel, counts in band.items():
             made.band[kernel] = [a + b for a, b in zip(made.band[kernel], counts, strict=True)]
     return made
