@@ -28,7 +28,7 @@ LENGTH = st.one_of(st.sampled_from((T - 1, T, T + 1, 2 * T)), st.integers(1, 300
 def test_an_answer_does_not_depend_on_its_neighbours(tiny: Make) -> None:
     with engine(tiny("qwen3", at(T)), max_num_batched_tokens=96, max_num_seqs=6, enable_prefix_caching=True) as vllm:
 
-        @settings(max_examples=12, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=9, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(LENGTH, st.lists(LENGTH, min_size=1, max_size=8), st.integers(0, 8), st.integers(0, 10**6))
         def check(length: int, others: list[int], place: int, seed: int) -> None:
             mine = prompts_of((length,), seed)[0]
