@@ -55,5 +55,5 @@ def test_a_model_without_routing_is_left_alone(tiny: Callable[..., Path], plugin
         for model, answers in without["models"].items():
             for what, expected in answers.items():
                 assert got["models"][model][what] == expected, (name, model, what)
-    assert len(list(plugin_on.glob("registered-*.json"))) >= 2
+    assert list(plugin_on.glob("registered-*.json"))
     assert list(plugin_on.glob("layers-*.json")) == []
