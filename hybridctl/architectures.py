@@ -113,17 +113,28 @@ def aliases() -> tuple[Alias, ...]:
     )
 
 
+def _aliases_of_any_type(vllm: str) -> list[Alias]:
+    """The aliases that hold in a release, whatever the model type."""
+    version = parse_version(vllm)
+    return [alias for alias in aliases() if not alias.model_types and alias.holds(version) is True]
+
+
+def alias_target(name: str, vllm: str) -> str:
+    """The class by which a release knows a legacy name; empty for any other name."""
+    if registered(name) is not None:
+        return ""
+    return next((new for alias in _aliases_of_any_type(vllm) if (new := alias.of(name)) is not None), "")
+
+
 def alias_targets(known: Iterable[str], vllm: str) -> dict[str, str]:
     """Names that a release does not register, each with the registered class that stands for it, whatever the model type.
 
     Args:
         known: what it registers.
     """
-    names, version = set(known), parse_version(vllm)
+    names = set(known)
     found: dict[str, str] = {}
-    for alias in aliases():
-        if alias.model_types or alias.holds(version) is not True:
-            continue
+    for alias in _aliases_of_any_type(vllm):
         for name in sorted(names):
             old = alias.old + name.removeprefix(alias.new)
             if name.startswith(alias.new) and old not in names:

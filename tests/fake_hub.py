@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from local_server import LocalServer
 
 COMMIT = "0" * 40
 
 
-class Hub:
+class Hub(LocalServer):
     """Serves files with redirects and ranges, as the hub does.
 
     ``fault``: gated (403), unauthorised (401), busy (429 for ever), busy-once, drop (the connection ends after half a file, each
@@ -25,30 +26,9 @@ class Hub:
         """Method, path and range of each request."""
         self.sent = 0
         self.faulty: set[str] = set()
-        hub = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                hub.answer(self, True)
-
-            def do_HEAD(self) -> None:
-                hub.answer(self, False)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-    def answer(self, request: BaseHTTPRequestHandler, body: bool) -> None:
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
         path = request.path.partition("?")[0]
         self.asked.append((request.command, path, request.headers.get("Range", "")))
         if self.fault in ("gated", "unauthorised"):
@@ -66,7 +46,7 @@ class Hub:
         if name.endswith(".safetensors") and path.startswith("/a/m/"):
             linked = {"X-Linked-ETag": f'"{self.etag(name)}"', "X-Linked-Size": str(len(self.files[name]))}
             return self.plain(request, 302, {**headers, **linked, "Location": f"{self.address}/cdn/{name}"}, b"")
-        return self.ranged(request, name, headers, body)
+        return self.ranged(request, name, headers)
 
     def etag(self, name: str) -> str:
         data = self.files[name] + (b"other" if self.fault == "etag" else b"")
@@ -82,7 +62,7 @@ class Hub:
         document = {"id": "a/m", "sha": self.commit, "siblings": siblings, "private": False, "tags": []}
         self.plain(request, 200, {"Content-Type": "application/json"}, json.dumps(document).encode())
 
-    def ranged(self, request: BaseHTTPRequestHandler, name: str, headers: dict[str, str], body: bool) -> None:
+    def ranged(self, request: BaseHTTPRequestHandler, name: str, headers: dict[str, str]) -> None:
         data, status = self.files[name], 200
         begin, end = 0, len(data) - 1
         if (asked := request.headers.get("Range", "")).startswith("bytes="):
@@ -94,7 +74,7 @@ class Hub:
         for key, value in {**headers, "Content-Length": str(len(part))}.items():
             request.send_header(key, value)
         request.end_headers()
-        if body:
+        if request.command != "HEAD":
             self.send(request, name, part, whole=not asked)
 
     def send(self, request: BaseHTTPRequestHandler, name: str, part: bytes, whole: bool) -> None:

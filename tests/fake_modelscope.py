@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
+from local_server import LocalServer
 
-class ModelScope:
+
+class ModelScope(LocalServer):
     """Answers the two requests that a download needs: the list of files, and a file."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files, self.asked = files, list[str]()
-        place = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                place.answer(self)
-
-            do_HEAD = do_GET
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         url = urlsplit(request.path)

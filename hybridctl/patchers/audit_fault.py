@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _SHOWN = 8
 _LEFT_TO_VLLM = {
     "index-lacks-tensor", "linear-prefix", "legacy-class", "layer-types-spelling", "missing-field", "ignore-list-split-names",
@@ -49,16 +46,3 @@ class Fault:
         """The evidence on one line, cut where it is long."""
         more = len(self.evidence) - _SHOWN
         return ", ".join(self.evidence[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def pattern_of(name: str) -> str:
-    """``model.layers.3.mlp.experts.7.up_proj.weight`` → ``model.layers.*.mlp.experts.*.up_proj.weight``."""
-    return _NUMBER.sub("*", name)
-
-
-def by_pattern(names: Iterable[str]) -> dict[str, list[str]]:
-    """Names by pattern, in their order."""
-    found: dict[str, list[str]] = {}
-    for name in names:
-        found.setdefault(pattern_of(name), []).append(name)
-    return found

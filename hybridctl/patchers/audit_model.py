@@ -19,7 +19,8 @@ from hybridctl.doctor.facts.child import Child, ChildError
 from hybridctl.errors import HybridctlError
 from hybridctl.model.headers import Tensor
 from hybridctl.model.inventory import part_of
-from hybridctl.patchers.audit_fault import Fault, by_pattern
+from hybridctl.model.name_patterns import by_pattern
+from hybridctl.patchers.audit_fault import Fault
 from hybridctl.patchers.audit_quant import FUSED
 
 PROGRAM = Path(__file__).parent.parent / "runtime/vllm_plugin/audit_child.py"

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from hybridctl.model.config import ModelConfig
 from hybridctl.model.headers import Tensor
 from hybridctl.model.inventory import is_scale, part_of
+from hybridctl.model.name_patterns import by_pattern, pattern_of
 from hybridctl.model.plan import plan_layers
 from hybridctl.model.renaming import ARTICLE, candidates, rename_all
-from hybridctl.patchers.audit_fault import Fault, by_pattern, pattern_of
+from hybridctl.patchers.audit_fault import Fault
 
 _LAYER = re.compile(r"((?:\w+\.)*(?:layers|blocks|h))\.(\d+)\.(.+)")
 _EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(.+)")

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from hybridctl.model.config import ModelConfig
 from hybridctl.model.headers import Tensor
 from hybridctl.model.inventory import is_scale
-from hybridctl.patchers.audit_fault import Fault, by_pattern, pattern_of
+from hybridctl.model.name_patterns import by_pattern, pattern_of
+from hybridctl.patchers.audit_fault import Fault
 
 # What vLLM makes one layer of; the parts must be stored one way. Source: packed_modules_mapping of its model classes, e.g.
 # https://github.com/vllm-project/vllm/blob/v0.32.0/vllm/model_executor/models/qwen3_5.py

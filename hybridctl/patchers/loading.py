@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from hybridctl.errors import UsageError
 from hybridctl.model.inventory import Inventory, part_of
+from hybridctl.model.name_patterns import pattern_of
 from hybridctl.model.renaming import rename_all
 from hybridctl.overlays import Loading, NameRule
-from hybridctl.patchers.audit_fault import pattern_of
 from hybridctl.patchers.config import Change, Patched
 from hybridctl.runtime.overlay_min import PREFIX, RENAMED, plain_architecture
 from hybridctl.runtime.vllm_plugin.window import check_version

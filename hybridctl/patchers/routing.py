@@ -21,7 +21,7 @@ from hybridctl.model.plan import LayerPlan
 from hybridctl.patchers.json_edit import parse as parse_json
 from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.hybrid_config import ModelShape, parse
-from hybridctl.runtime.overlay_min import routed_architecture
+from hybridctl.runtime.overlay_min import first_architecture, routed_architecture
 
 KEY = "hybrid_config"
 ARTICLE: Mapping[str, Any] = {
@@ -161,8 +161,7 @@ def dispatcher(
 
 
 def _class(document: Mapping[str, Any]) -> str:
-    named = document.get("architectures")
-    return str(named[0]) if isinstance(named, list) and named else "the model"
+    return first_architecture(document) or "the model"
 
 
 def weights(inventory: Inventory) -> tuple[int, int, int | None]:

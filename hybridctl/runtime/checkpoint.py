@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hybridctl.errors import UsageError
 from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.hybrid_config import ModelShape, parse
+from hybridctl.runtime.overlay_min import first_architecture
 
 if TYPE_CHECKING:
     from hybridctl.overlays import Loading, Manifest, Prepared
@@ -48,8 +49,7 @@ class Checkpoint:
     @property
     def architecture(self) -> str:
         """The first class that config.json names; empty where it names none."""
-        named = self.config.get("architectures")
-        return str(named[0]) if isinstance(named, list) and named else ""
+        return first_architecture(self.config)
 
     @property
     def location(self) -> str:

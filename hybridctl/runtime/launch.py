@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hybridctl.architectures import aliases, registered
+from hybridctl.architectures import alias_target
 from hybridctl.runtime import overlay_min
 from hybridctl.runtime.checkpoint import Checkpoint
 from hybridctl.runtime.run_dir import temporary
 from hybridctl.runtime.target import Target
-from hybridctl.versions import parse_version
 
 YOURS = "as you gave it"
 DEFAULT_PORT = 8000
@@ -152,7 +151,7 @@ def plan(checkpoint: Checkpoint, target: Target, options: Options, run: Path, en
             f"({size / (1 << 20):.0f} MiB, removed at the end)"
         )
     release = target.version.partition("+")[0]
-    launch.alias = alias_of(checkpoint.architecture, release)
+    launch.alias = alias_target(checkpoint.architecture, release)
     if launch.alias:
         launch.notes.append(
             f"{checkpoint.architecture} is served as {launch.alias}, which is its name in vLLM {release}: the plugin registers it"
@@ -234,21 +233,6 @@ def _environment(launch: Launch, options: Options, run: Path, environ: Mapping[s
         size = launch.tensor_parallel_size
         if size > 1 and "VLLM_CPU_OMP_THREADS_BIND" not in environ:
             put("VLLM_CPU_OMP_THREADS_BIND", _binding(size), "each tensor-parallel rank gets processors of its own")
-
-
-def alias_of(architecture: str, vllm: str) -> str:
-    """The class by which a release knows a legacy name; empty for any other name."""
-    version = parse_version(vllm)
-    for alias in aliases():
-        new = alias.of(architecture)
-        if (
-            new is not None
-            and not alias.model_types
-            and alias.holds(version) is True
-            and registered(architecture) is None
-        ):
-            return new
-    return ""
 
 
 def _inductor() -> Path:

@@ -23,15 +23,19 @@ _PROJECTION = re.compile(r"(?:^|\.)self_attn\.linear_proj\.weight$")
 _OPERATOR = re.compile(r"(?:^|\.)self_attn\.(?:linear_proj\.weight|linear_head_gate)$")
 
 
+def first_architecture(config: Mapping[str, Any]) -> str:
+    """The first class that config.json names; empty where it names none."""
+    named = config.get("architectures")
+    return str(named[0]) if isinstance(named, list) and named else ""
+
+
 def routed_architecture(config: Mapping[str, Any]) -> str:
     """The plugin's name for the architecture of a checkpoint with ``hybrid_config``.
 
     Raises:
         UsageError: a checkpoint that names none, or one that the plugin has no class for.
     """
-    named = config.get("architectures")
-    base = str(named[0]) if isinstance(named, list) and named else ""
-    base = base.removeprefix(RENAMED)
+    base = first_architecture(config).removeprefix(RENAMED)
     if base.startswith(PREFIX):
         return base
     if not base.endswith(SUFFIX):
@@ -44,8 +48,7 @@ def routed_architecture(config: Mapping[str, Any]) -> str:
 
 def plain_architecture(config: Mapping[str, Any]) -> str:
     """The name by which vLLM itself knows the architecture."""
-    named = config.get("architectures")
-    return str(named[0]).removeprefix(RENAMED).removeprefix(PREFIX) if isinstance(named, list) and named else ""
+    return first_architecture(config).removeprefix(RENAMED).removeprefix(PREFIX)
 
 
 def feature_size(folder: Path) -> int | None:

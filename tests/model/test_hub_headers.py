@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+from local_server import LocalServer
 
 from hybridctl.errors import HybridctlError
 from hybridctl.model.hub_headers import read_hub
@@ -28,24 +28,14 @@ def weights(tensors: dict[str, tuple[str, list[int], int]], data: int | None = N
     return struct.pack("<Q", len(header)) + header + bytes(at if data is None else data)
 
 
-class Hub:
+class Hub(LocalServer):
     """One repository, ``a/m``. ``fault``: what goes wrong with weight files."""
+
+    protocol = "HTTP/1.0"
 
     def __init__(self, files: dict[str, bytes], fault: str = "") -> None:
         self.files, self.fault, self.sent = files, fault, 0
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                hub.answer(self)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
+        super().__init__()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         path = request.path.partition("?")[0]
@@ -110,8 +100,7 @@ def hubs() -> Iterator[list[Hub]]:
     started: list[Hub] = []
     yield started
     for hub in started:
-        hub.server.shutdown()
-        hub.server.server_close()
+        hub.close()
 
 
 @pytest.fixture

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from hybridctl.errors import UsageError
+from hybridctl.model.name_patterns import by_pattern
 
 PROJECTION = "linear_proj.weight"
 PREFIX = "linear_"
-
-
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _SHOWN = 12
 
 
@@ -25,8 +21,7 @@ class WeightError(UsageError):
 
 def listing(names: Iterable[str]) -> str:
     """Names by pattern, layers and experts as ``*``: ``model.layers.*.mlp.up_proj.weight (28), …``."""
-    found = Counter(_NUMBER.sub("*", name) for name in names)
-    rows = [f"{pattern} ({count})" for pattern, count in found.items()]
+    rows = [f"{pattern} ({len(found)})" for pattern, found in by_pattern(names).items()]
     return ", ".join(rows[:_SHOWN]) + (f" and {len(rows) - _SHOWN} more patterns" if len(rows) > _SHOWN else "")
 
 
