@@ -67,8 +67,8 @@ def prepare() -> None:
     from transformers import AutoConfig, PreTrainedConfig
     from vllm.triton_utils import triton
 
-    # With AVX512-BF16 vLLM's CPU platform widens most recurrent states to float32 (CpuPlatform.check_and_update_config, 0.30 to 0.32),
-    # which no GPU does: what is recorded must not depend on the processor that happens to record it.
+    # With AVX512-BF16 vLLM's CPU platform widens most recurrent states to float32 (CpuPlatform.check_and_update_config, 0.30
+    # to 0.32), which no GPU does: what is recorded must not depend on the processor that happens to record it.
     torch.cpu._is_avx512_bf16_supported = lambda: False
 
     # The publisher's config class comes with the checkpoint where transformers has none; vLLM reads plain fields of it.
