@@ -16,10 +16,11 @@ from vllm.v1.attention.backends.cpu_attn import (
     CPUAttentionMetadataBuilder,
 )
 
+from hybridctl.kernels.linear_attention import vectorised
 from hybridctl.runtime.compute_unit import FLASH
 from hybridctl.runtime.selection_log import SelectionLog
 from hybridctl.runtime.step_plan import RoutePlan
-from hybridctl.runtime.vllm_plugin import linear_ops, pages_cpu
+from hybridctl.runtime.vllm_plugin import pages_cpu
 from hybridctl.runtime.vllm_plugin.counters import COUNTERS
 from hybridctl.runtime.vllm_plugin.routing import first_cut
 
@@ -46,7 +47,7 @@ class Work:
     flash_at: Tensor | None = None
     decode_rows: Tensor | None = None
     decode_at: Tensor | None = None
-    chunks: linear_ops.Chunks | None = None
+    chunks: vectorised.Chunks | None = None
     first: Tensor | None = None
     absorb_end: int = 0
 
@@ -117,7 +118,7 @@ class RoutedCPUBuilder(CPUAttentionMetadataBuilder):
             if len(short):
                 work.decode_rows, work.decode_at = _long(short.row), _long(short.q0)
             if len(long):
-                work.chunks = linear_ops.cut([(row, q0, q1) for row, q0, q1, _, _ in long])
+                work.chunks = vectorised.cut([(row, q0, q1) for row, q0, q1, _, _ in long])
             if len(plan.first):
                 work.first = _long(plan.first)
         return work
@@ -222,17 +223,17 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):
                     continue
                 old_k, old_v = pages_cpu.read(kv_cache, table[row], work.absorb_end, layer.isa)
                 old_v = old_v[..., : routing.value_size]
-                state[slot], norm[slot] = linear_ops.absorb(old_k, old_v, routing.projection)
+                state[slot], norm[slot] = vectorised.absorb(old_k, old_v, routing.projection)
                 COUNTERS.add("absorb", work.absorb_end)
         parts = []
         if work.decode_at is not None and work.decode_rows is not None:
             at = work.decode_at
-            out = linear_ops.decode(
+            out = vectorised.decode(
                 query[at], key[at], value[at], state, norm, slots[work.decode_rows], routing.projection
             )
             parts.append((at, out))
         if work.chunks is not None:
-            out = linear_ops.prefill(
+            out = vectorised.prefill(
                 query, key, value, state, norm, slots[work.chunks.rows], work.chunks, routing.projection
             )
             parts.append((work.chunks.tokens, out))
