@@ -2,9 +2,9 @@
 
     python benchmarks/fit_time.py --runs 12 --out benchmarks/results/fit_time.json
 
-The three models are the full-size configurations of ``tests/data/fit/families.json``, each put into a folder without weights. Run it
-with a Python that has hybridctl installed (byte-compiled, as pip does it) and no torch. The first two runs warm the disk's cache and are
-listed apart. Every call adds a row to the file.
+The models are the full-size configurations of ``tests/data/fit/families.json``, each in a folder without weights. Run it with a Python
+that has hybridctl installed (byte-compiled, as pip does it) and no torch. The first two runs warm the disk's cache and are listed apart.
+Every call adds a row to the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import hybridctl
 WARM = 2
 CONFIGS = Path(__file__).parents[1] / "tests/data/fit/families.json"
 MODELS = {"Qwen3.8-Flash-Next": "qwen4_exp", "Qwen3.6-27B": "qwen3_5_27b", "Qwen3-Next-80B": "qwen3_next_80b"}
-VERDICTS = ("fits", "may fit", "does not fit")
 
 
 def seconds(folder: Path, runs: int) -> tuple[list[float], str]:
