@@ -2,9 +2,9 @@
 
     python benchmarks/fit_time.py --runs 12 --out benchmarks/results/fit_time.json
 
-The models are the full-size configurations of ``tests/data/fit/families.json``, each in a folder without weights. Run it with a Python
-that has hybridctl installed (byte-compiled, as pip does it) and no torch. The first two runs warm the disk's cache and are listed apart.
-Every call adds a row to the file.
+The models are the full-size configurations of ``tests/data/fit/families.json``, each in a folder without weights. Run it with a
+Python that has hybridctl installed (byte-compiled, as pip does it) and no torch. The first two runs warm the disk's cache and are
+listed apart. Every call adds a row to the file.
 """
 
 from __future__ import annotations
