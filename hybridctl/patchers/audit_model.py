@@ -135,6 +135,7 @@ def _asked(answer: object, tensors: Sequence[Tensor], config: Mapping[str, Any],
             odd.update(by_pattern(names))
         elif names:
             faults.append(_refused(kind, names, refusal, release, built, tensors))
+    faults += _cut(answer.get("cut", {}), explained, release, built)
     renamed = _renamed(odd, answer["short"], {t.name: prod(t.shape) for t in tensors})
     for pattern, parameters in renamed.items():
         faults.append(_rename(odd.pop(pattern), parameters, built))
@@ -164,6 +165,17 @@ def _refused(
         kind, f"{pattern} ({len(names)}): {what}", tuple(names), files.get(names[0], ""),
         f"{release} stops when it comes to this tensor: {refusal['error'][:200]}", _AGAIN,
     )  # fmt: skip
+
+
+def _cut(cut: Mapping[str, list[int]], explained: set[str], release: str, built: str) -> list[Fault]:
+    """Tensors of which vLLM takes a part: larger than their parameter, where its loader cuts out what it needs."""
+    return [
+        Fault(
+            "wrong-shape", f"{pattern} ({len(names)}): {built} takes {cut[names[0]][0]} of its {cut[names[0]][1]} numbers",
+            tuple(names), "", f"{release} takes as much of it as fits, without a word", _AGAIN,
+        )
+        for pattern, names in by_pattern(n for n in cut if n not in explained).items()
+    ]  # fmt: skip
 
 
 def _of_no_use(names: list[str], config: Mapping[str, Any]) -> list[str]:
