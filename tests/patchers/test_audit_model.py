@@ -187,3 +187,38 @@ def test_tensors_without_a_use_are_told_unless_they_never_have_one(
     _answers(monkeypatch, tmp_path, f"print({json.dumps(json.dumps({**DONE, 'unused': [name]}))})")
     asked = audit_model(json.dumps(config), [Tensor(name, "BF16", (2,), 4, "a")], sys.executable)
     assert [f.id for f in asked.faults] == (["tensor-unexpected"] if told else [])
+
+
+BIAS = "model.layers.0.mlp.experts.w13_bias"
+
+
+@pytest.mark.parametrize(
+    ("method", "stored", "short", "told"),
+    [
+        ("gptq", "model.layers.0.mlp.experts.0.up_proj.qweight", BIAS, []),
+        (
+            "gptq",
+            "model.layers.0.mlp.experts.0.up_proj.bias",
+            BIAS,
+            ["tensor-missing"],
+        ),  # it has biases, and this one got none
+        ("mxfp4", "model.layers.0.mlp.experts.0.up_proj.qweight", BIAS, ["tensor-missing"]),
+        ("compressed-tensors", "model.layers.0.mlp.up_proj.weight", "model.layers.0.self_attn.attn.k_zero_point", []),
+        (
+            "compressed-tensors",
+            "model.layers.0.mlp.up_proj.weight",
+            "model.layers.0.mlp.zero_point",
+            ["tensor-missing"],
+        ),
+    ],
+)
+def test_parameters_that_vllm_makes_for_quantised_layers(
+    method: str, stored: str, short: str, told: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    unused = ["model.layers.0.mlp.up_proj.g_idx"]  # dropped by vLLM itself
+    _answers(
+        monkeypatch, tmp_path, f"print({json.dumps(json.dumps({**DONE, 'short': {short: [0, 4]}, 'unused': unused}))})"
+    )
+    config = json.dumps({"quantization_config": {"quant_method": method}})
+    tensors = [Tensor(name, "I32", (2,), 8, "a") for name in (stored, *unused)]
+    assert [f.id for f in audit_model(config, tensors, sys.executable).faults] == told

@@ -30,7 +30,7 @@ _NUMBERS = re.compile(r"\{([\d,-]+)\}")
 _BYTES = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "I64": 8, "U8": 1, "F8_E4M3": 1}
 LARGE = ("qwen3-next-80b", "qwen3.5-moe-25b")  # seconds each, for their experts
 # Put to vLLM's own model as well: a start of about ten seconds each, so no more than these.
-BUILT = ("falcon-h1", "granite-4-h")
+BUILT = ("falcon-h1", "granite-4-h", "qwen3-next-80b-gptq")
 
 
 def expanded(pattern: str) -> Iterator[str]:
