@@ -84,7 +84,9 @@ def local_files(folder: Path) -> dict[str, Path]:
             elif path.is_file():
                 found[name] = path
             elif path.is_symlink():
-                raise UsageError(f"{folder}: {name} links to {path.readlink()}, which is gone", "download it again")
+                raise UsageError(
+                    f"{folder}: {name} links to {path.readlink()}, which is gone or a folder", "download it again"
+                )
             if len(found) > MAX_FILES:
                 raise UsageError(f"{folder}: more than {MAX_FILES} files are no checkpoint", "name its own folder")
     return found
