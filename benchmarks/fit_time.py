@@ -1,9 +1,10 @@
-"""Seconds that ``hybridctl fit`` takes for three config.json files, as a user waits for it: whole processes, one after the other.
+"""Seconds that ``hybridctl fit`` takes on this machine, as a user waits for it: whole processes, one after the other.
 
-    python benchmarks/fit_time.py --out benchmarks/results/fit_time.json
+    python benchmarks/fit_time.py --runs 12 --out benchmarks/results/fit_time.json
 
-Install hybridctl first (byte-compiled, as pip does it), without torch. The files are tests/data/fit/families.json's, of the sizes
-that were published; there are no weights beside them, so the answer covers caches alone. The first run of each is listed apart.
+The models are the full-size configurations of ``tests/data/fit/families.json``, each in a folder without weights. Run it with a
+Python that has hybridctl installed (byte-compiled, as pip does it) and no torch. The first two runs warm the disk's cache and are
+listed apart. Every call adds a row to the file.
 """
 
 from __future__ import annotations
@@ -21,52 +22,60 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-FAMILIES = Path(__file__).parents[1] / "tests" / "data" / "fit" / "families.json"
-MODELS = {
-    "Qwen3.8-Flash-Next": ("qwen4_exp", "4"),
-    "Qwen3.6-27B": ("qwen3_5_27b", "1"),
-    "Qwen3-Next-80B": ("qwen3_next_80b", "2"),
-}
+import hybridctl
+
+WARM = 2
+CONFIGS = Path(__file__).parents[1] / "tests/data/fit/families.json"
+MODELS = {"Qwen3.8-Flash-Next": "qwen4_exp", "Qwen3.6-27B": "qwen3_5_27b", "Qwen3-Next-80B": "qwen3_next_80b"}
 
 
-def seconds(folder: Path, tp: str, runs: int) -> list[float]:
-    taken = []
+def seconds(folder: Path, runs: int) -> tuple[list[float], str]:
+    """Of each run; and the verdict of the last."""
+    taken, out = [], ""
+    line = [sys.executable, "-m", "hybridctl", "fit", str(folder), "--gpu", "H200", "--vllm", "0.32.0", "--json"]
     for _ in range(runs):
         begin = time.monotonic()
-        line = [sys.executable, "-m", "hybridctl", "fit", str(folder), "--gpu", "H200", "--tp", tp, "--json"]
-        done = subprocess.run(line, capture_output=True, text=True, cwd="/", check=False)
+        done = subprocess.run(line, capture_output=True, cwd="/", check=False, text=True)
         taken.append(round(time.monotonic() - begin, 3))
         if done.returncode not in (0, 1):
-            raise SystemExit(f"hybridctl fit ended with {done.returncode}: {done.stderr}")
-        json.loads(done.stdout)
-    return taken
+            raise SystemExit(f"hybridctl fit ended with {done.returncode}: {done.stderr.strip()}")
+        out = done.stdout
+    return taken, str(json.loads(out)["verdict"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--runs", type=int, default=12)
+    parser.add_argument("--machine", default="", help="name it")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    configs = json.loads(FAMILIES.read_text(encoding="utf-8"))
-    rows: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, (family, tp) in MODELS.items():
-            model = Path(folder) / name
-            model.mkdir()
-            (model / "config.json").write_text(json.dumps(configs[family]), encoding="utf-8")
-            first, *taken = seconds(model, tp, options.runs)
-            rows[name] = {"tp": int(tp), "median_s": statistics.median(taken), "first_s": first, "fit_s": taken}
-    result = {
+    configs = json.loads(CONFIGS.read_text(encoding="utf-8"))
+    row: dict[str, Any] = {
+        "machine": options.machine,
         "cpus": len(os.sched_getaffinity(0)),
         "load": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
+        "installed": "site-packages" in Path(hybridctl.__file__).parts,
         "torch": find_spec("torch") is not None,
-        "models": rows,
+        "models": {},
     }
-    text = json.dumps(result, indent=1) + "\n"
-    sys.stdout.write(text)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, key in MODELS.items():
+            model = Path(folder, name)
+            model.mkdir()
+            (model / "config.json").write_text(json.dumps(configs[key]), encoding="utf-8")
+            taken, verdict = seconds(model, options.runs)
+            row["models"][name] = {
+                "verdict": verdict,
+                "median_s": round(statistics.median(taken[WARM:]), 3),
+                "first_s": taken[:WARM],
+                "fit_s": taken[WARM:],
+            }
+    sys.stdout.write(json.dumps(row, indent=1) + "\n")
     if options.out:
-        options.out.write_text(text, encoding="utf-8")
+        rows = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else []
+        body = ",\n".join(json.dumps(each) for each in [*rows, row])
+        options.out.write_text(f"[\n{body}\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def read_text(where: str, option: str) -> str:
     if len(data) > MAX_TEXT:
         raise UsageError(
             f"{option}: {_named(where)} is larger than {MAX_TEXT >> 20} MiB",
-            "a log goes to --log, which takes any size",
+            "a log goes to doctor --log, which takes any size",
         )
     return data.decode("utf-8-sig", "replace")
 

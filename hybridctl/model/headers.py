@@ -7,6 +7,7 @@ https://github.com/huggingface/safetensors. A header comes from strangers, so ev
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +26,7 @@ BITS = {
 }  # fmt: skip
 _MAX_DIMENSIONS = 16
 _MAX_SIZE = 2**48
+_MAX_TENSORS = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,10 @@ def parse_header(text: bytes, file: str, size: int | None = None) -> list[Tensor
 
 
 def _table(text: bytes, file: str) -> Mapping[str, Any]:
+    if (count := text.count(b'"data_offsets"')) > _MAX_TENSORS:
+        raise BadHeader(
+            f"{file}: {count} tensors in one file are more than any checkpoint has", "download the file again"
+        )
     if text.count(b"{") > 8 + 4 * text.count(b"dtype") or text.count(b"[") > 8 + 4 * text.count(b"dtype"):
         raise BadHeader(f"{file}: its header is nested deeper than a list of tensors", "download the file again")
     try:
@@ -126,8 +132,7 @@ class _Twice(ValueError):
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Twice(next(name for name in names if names.count(name) > 1))
+        raise _Twice(Counter(name for name, _ in pairs).most_common(1)[0][0])
     return table
 
 

@@ -118,6 +118,8 @@ def read_file(path: Path) -> list[Tensor]:
         UsageError: it can't be read.
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for without end
+            raise UsageError(f"{path.name}: no plain file", "do not load this checkpoint")
         size = path.stat().st_size
         with path.open("rb") as stream:
             length = header_length(stream.read(LENGTH_BYTES), path.name, size)

@@ -30,7 +30,11 @@ _MAX_SMALL = 32 * 1024 * 1024
 _NUMBERS = re.compile(r"(?<=\.)\d+(?=\.)")
 _TAIL = re.compile(r"(?:^|\.)((?:layers|blocks|h)\.\d+\..+)")
 # Scales that vLLM makes with a value of their own where the checkpoint has none, and buffers that it computes itself.
-_OPTIONAL = re.compile(r"(?:^|\.)(?:[kqv]_scale|prob_scale|input_scale|_[kqv]_scale)$")
+_OPTIONAL = re.compile(r"(?:^|\.)(?:[kqv]_scale|[kqv]_zero_point|prob_scale|input_scale|_[kqv]_scale)$")
+# The order of the inputs in GPTQ checkpoints, which vLLM's loader drops (QuantizationConfig.get_checkpoint_weight_mapper), and
+# biases of experts, which its GPTQ layers make with zeros for the checkpoints that have some (auto_gptq.py).
+_ORDER = ".g_idx"
+_EXPERT_BIAS = re.compile(r"\.experts\..*w(?:13|2)_bias$")
 _COMPUTED = re.compile(r"(?:rotary_emb\.inv_freq|masked_bias|\.attn\.bias|_extra_state)$")
 _AGAIN = "take another export, or the publisher's own"
 
@@ -135,11 +139,17 @@ def _asked(answer: object, tensors: Sequence[Tensor], config: Mapping[str, Any],
             odd.update(by_pattern(names))
         elif names:
             faults.append(_refused(kind, names, refusal, release, built, tensors))
+    faults += _cut(answer.get("cut", {}), explained, release, built)
     renamed = _renamed(odd, answer["short"], {t.name: prod(t.shape) for t in tensors})
     for pattern, parameters in renamed.items():
         faults.append(_rename(odd.pop(pattern), parameters, built))
     paired = {name for parameters in renamed.values() for name in parameters}
-    short = {name: got for name, got in answer["short"].items() if name not in paired}
+    spare = _spare(config, tensors)
+    short = {
+        name: got
+        for name, got in answer["short"].items()
+        if name not in paired and not (spare and _EXPERT_BIAS.search(name))
+    }
     faults += _unexpected(odd, release, built)
     faults += _short(short, explained, release, built)
     return Asked(tuple(faults), model_class=built)
@@ -166,6 +176,17 @@ def _refused(
     )  # fmt: skip
 
 
+def _cut(cut: Mapping[str, list[int]], explained: set[str], release: str, built: str) -> list[Fault]:
+    """Tensors of which vLLM takes a part: larger than their parameter, where its loader cuts out what it needs."""
+    return [
+        Fault(
+            "wrong-shape", f"{pattern} ({len(names)}): {built} takes {cut[names[0]][0]} of its {cut[names[0]][1]} numbers",
+            tuple(names), "", f"{release} takes as much of it as fits, without a word", _AGAIN,
+        )
+        for pattern, names in by_pattern(n for n in cut if n not in explained).items()
+    ]  # fmt: skip
+
+
 def _of_no_use(names: list[str], config: Mapping[str, Any]) -> list[str]:
     """Tensors that vLLM passes over, but for those that it has no use for by design."""
     tied = config.get("tie_word_embeddings") or (config.get("text_config") or {}).get("tie_word_embeddings")
@@ -174,9 +195,19 @@ def _of_no_use(names: list[str], config: Mapping[str, Any]) -> list[str]:
         for n in names
         if part_of(n) != "draft"
         and not _COMPUTED.search(n)
+        and not n.endswith(_ORDER)
         and not (tied and "lm_head" in n)
         and not _OPTIONAL.search(n)
     ]
+
+
+def _spare(config: Mapping[str, Any], tensors: Sequence[Tensor]) -> bool:
+    """Whether experts' biases are vLLM's own: a GPTQ checkpoint that has none."""
+    quant = config.get("quantization_config") or (config.get("text_config") or {}).get("quantization_config") or {}
+    method = quant.get("quant_method") if isinstance(quant, dict) else ""
+    return method in ("gptq", "auto-round") and not any(
+        ".experts." in t.name and t.name.endswith("bias") for t in tensors
+    )
 
 
 def _unexpected(odd: Mapping[str, list[str]], release: str, built: str) -> list[Fault]:

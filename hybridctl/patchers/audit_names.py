@@ -25,6 +25,7 @@ _ALIKE = {"attention", "state", "other"}
 """Parts of a layer that all layers of its kind have."""
 _FLOATS = {"F64", "F32", "F16", "BF16"}
 _AGAIN = "hf download OWNER/NAME"
+_MAX_LAYERS = 10_000
 # Qwen3-Next's projections of a Gated DeltaNet layer are stored fused, those of Qwen3.5 apart; vLLM reads each its own way. Source:
 # https://github.com/vllm-project/vllm/blob/v0.32.0/vllm/model_executor/models/qwen3_5.py (hf_to_vllm_mapper).
 _FUSED, _SPLIT = ("in_proj_qkvz", "in_proj_ba"), ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
@@ -127,6 +128,14 @@ def _stack(rows: list[Tensor]) -> tuple[str, dict[int, list[_Row]]]:
 def _depth(config: ModelConfig, layers: Mapping[int, list[_Row]], stack: str, whole: bool) -> list[Fault]:
     stated = config.num_hidden_layers or 0
     faults = []
+    if stated > _MAX_LAYERS:
+        faults.append(
+            Fault(
+                "layer-missing", f"config.json says {stated} layers, and the checkpoint has {len(layers)}", ("num_hidden_layers",),
+                "config.json", "no model has as many; config.json and weights are of two models", f"{_AGAIN} config.json",
+            )
+        )  # fmt: skip
+        stated = 0
     gone = tuple(f"{stack}.{i}" for i in range(stated) if i not in layers)
     if gone and whole:
         faults.append(
@@ -135,7 +144,7 @@ def _depth(config: ModelConfig, layers: Mapping[int, list[_Row]], stack: str, wh
                 "vLLM serves a layer without its weights, or stops after all files were read", _AGAIN,
             )
         )  # fmt: skip
-    limit = stated + (config.mtp_layers or 0)
+    limit = (config.num_hidden_layers or 0) + (config.mtp_layers or 0)
     if extra := sorted(i for i in layers if i >= limit):
         names = tuple(row.tensor.name for i in extra for row in layers[i])
         faults.append(

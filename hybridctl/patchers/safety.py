@@ -73,7 +73,7 @@ def local_files(folder: Path) -> dict[str, Path]:
             if path.name.startswith("."):
                 continue
             check_name(name)
-            real = path.resolve()
+            real = _real(path, name, folder)
             if path.is_symlink() and not any(real.is_relative_to(place) for place in inside):
                 raise UsageError(
                     f"{folder}: {name} links to {path.readlink()}, out of the folder",
@@ -84,10 +84,19 @@ def local_files(folder: Path) -> dict[str, Path]:
             elif path.is_file():
                 found[name] = path
             elif path.is_symlink():
-                raise UsageError(f"{folder}: {name} links to {path.readlink()}, which is gone", "download it again")
+                raise UsageError(
+                    f"{folder}: {name} links to {path.readlink()}, which is gone or a folder", "download it again"
+                )
             if len(found) > MAX_FILES:
                 raise UsageError(f"{folder}: more than {MAX_FILES} files are no checkpoint", "name its own folder")
     return found
+
+
+def _real(path: Path, name: str, folder: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+        raise UsageError(f"{folder}: {name} links to itself, or can't be followed", "download it again") from error
 
 
 def _blobs(folder: Path) -> list[Path]:

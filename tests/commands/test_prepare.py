@@ -223,6 +223,22 @@ def _text(name: str, text: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_text(text) and None
 
 
+def _circle(name: str) -> Callable[[Path], None]:
+    def do(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(name)
+
+    return do
+
+
+def _pipe(name: str) -> Callable[[Path], None]:
+    def do(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return do
+
+
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
 
 
@@ -233,6 +249,10 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
         (_index, "names '../../x.safetensors', which is no weight file of this folder"),
         (_rename_weights("pytorch_model.bin"), "pickle files (pytorch_model.bin), which run code"),
         (_rename_weights("m.gguf"), "GGUF"),
+        (_circle("config.json"), "config.json links to itself"),
+        (_circle("model.safetensors"), "model.safetensors links to itself"),
+        (_pipe("config.json"), "no config.json"),
+        (_pipe("model.safetensors"), "no plain file"),
         (_text("model.safetensors", POINTER), "a Git LFS pointer"),
         (_text("tokenizer.json", POINTER), "tokenizer.json: a Git LFS pointer"),
         (_text("config.json", "[" * 9000), "nested"),

@@ -203,3 +203,22 @@ def test_names_that_prove_themselves_need_no_vllm(asked: Run, model: Path) -> No
     put(model, {"model.safetensors": shard(PREFIXED)})
     code, told = asked(None, model, "--dry-run", "--json")
     assert code == 0 and [r["old"] for r in json.loads(told)["names"]] == ["linear_up_proj"]
+
+
+SCALED = [*PLAIN, *(f"model.layers.{i}.mlp.up_proj.weight_scale_inv" for i in range(4))]
+
+
+def test_scales_under_the_other_name_become_a_rule_only_where_vllm_asks_for_it(asked: Run, model: Path) -> None:
+    plain = [name.removesuffix("_inv") for name in SCALED]
+    for stored, taken, rule in (
+        (plain, SCALED, [("block-scale-plain", ".weight_scale", ".weight_scale_inv", 4)]),
+        (SCALED, plain, [("tensor-scale-inverse", ".weight_scale_inv", ".weight_scale", 4)]),
+        (plain, plain, []),
+        (SCALED, SCALED, []),
+    ):
+        put(model, {"model.safetensors": shard(stored)})
+        code, told = asked({"names": taken}, model, "--dry-run", "--json")
+        assert code == 0
+        assert [(r["id"], r["old"], r["new"], r["tensors"]) for r in json.loads(told)["names"]] == rule
+    code, told = asked({"names": PLAIN}, model, "--dry-run", "--json")  # a vLLM that has no scales at all
+    assert code == 1 and json.loads(told)["names"] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,22 @@ from hybridctl.fit.rules import rules_for
 from hybridctl.model.config import read_config
 from hybridctl.model.plan import plan_layers
 
-FAMILIES = json.loads((Path(__file__).parent.parent / "data" / "fit" / "families.json").read_text())
+DATA = Path(__file__).parent.parent / "data" / "fit"
+PUBLISHED: dict[str, Any] = json.loads((DATA / "published.json").read_text())
+FAMILIES = json.loads((DATA / "families.json").read_text()) | PUBLISHED["models"]
+FIGURES: list[dict[str, Any]] = PUBLISHED["figures"]
+SETTINGS = {"tp", "mtp", "kv", "ssm", "length", "prefix"}
 
 
-def made(family: str, tp: int = 1, mtp: int = 0, kv: str = "auto", ssm: str = "auto", length: int = 262144) -> Caches:
+def made(
+    family: str,
+    tp: int = 1,
+    mtp: int = 0,
+    kv: str = "auto",
+    ssm: str = "auto",
+    length: int = 262144,
+    prefix: bool = True,
+) -> Caches:
     flags = Flags(
         length,
         8192,
@@ -24,6 +37,7 @@ def made(family: str, tp: int = 1, mtp: int = 0, kv: str = "auto", ssm: str = "a
         draft_layers=1 if mtp else 0,
         kv_cache_dtype=kv,
         mamba_ssm_cache_dtype=ssm,
+        enable_prefix_caching=prefix,
     )
     return caches(plan_layers(read_config(FAMILIES[family])), flags, rules_for("0.33.0"))
 
@@ -80,3 +94,27 @@ def test_a_reported_concurrency() -> None:
     answer = made("qwen4_exp", tp=4)
     blocks = int(10.35 * 2**30) // (answer.grouping.block_bytes // 2)
     assert blocks / answer.grouping.blocks(262144, answer.launch) == pytest.approx(6.40, rel=0.02)
+
+
+@pytest.mark.parametrize("row", FIGURES, ids=lambda row: f"{row['model']}-{row['source'].rpartition('/')[2]}")
+def test_figures_of_start_logs_that_others_published(row: dict[str, Any]) -> None:
+    """``tests/data/fit/published.json``: each with its address. A log's tokens follow from a whole number of blocks, or not at all.
+
+    A pool in GiB was printed with two digits, so the blocks that it is cut into are known to one or two.
+    """
+    assert row["source"].startswith("https://")
+    answer = made(row["model"], **{key: row[key] for key in SETTINGS & set(row)})
+    a_request = answer.grouping.blocks(answer.flags.max_model_len, answer.launch)
+    if "block" in row:
+        assert answer.block_size == row["block"]
+    if "padding" in row:
+        assert answer.alignment
+        assert round(100 * answer.alignment.padding, 2) == row["padding"]
+    if {"tokens", "concurrency", "blocks"} & set(row):
+        blocks = row.get("blocks") or round(row["tokens"] * a_request / row["length"])
+        if "tokens" in row:
+            assert int(blocks / a_request * row["length"]) == row["tokens"]
+        if "concurrency" in row:
+            assert round(blocks / a_request, 2) == row["concurrency"]
+        if "pool_gib" in row:
+            assert blocks * answer.grouping.block_bytes / 2**30 == pytest.approx(row["pool_gib"], abs=0.03)

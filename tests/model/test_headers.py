@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,25 @@ HOSTILE: list[tuple[bytes, str]] = [
     (table(a=("BF16", [4], [1000, 1008])), "cut off"),
     (b'{"a": %s, "a": %s}' % ((b'{"dtype": "I8", "shape": [1], "data_offsets": [0, 1]}',) * 2), "twice"),
 ]  # fmt: skip
+
+
+ROW = b'"%d": {"dtype": "I8", "shape": [0], "data_offsets": [0, 0]}'
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (b"{" + b'"data_offsets": ' * 500_001, "500001 tensors in one file are more than any checkpoint has"),
+        (b"{" + b",".join(ROW % min(i, 59_998) for i in range(60_000)) + b"}", "'59998' stands twice"),
+    ],
+    ids=["entries", "twice"],
+)
+def test_a_large_header_is_refused_in_seconds(header: bytes, words: str) -> None:
+    begin = time.monotonic()
+    with pytest.raises(BadHeader) as caught:
+        parse_header(header, "bad.safetensors", 8 + len(header))
+    assert words in str(caught.value)
+    assert time.monotonic() - begin < 20  # a search through all names for each would take minutes
 
 
 @pytest.mark.parametrize(("header", "words"), HOSTILE, ids=[w for _, w in HOSTILE])

@@ -47,6 +47,21 @@ def test_prefixes_of_whole_names() -> None:
     assert rules(["module.model.norm.weight", "model.norm.weight"]) == []  # two tensors would have one name
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([LAYER + "mlp.up_proj.weight_scale"], [(".weight_scale", ".weight_scale_inv")]),
+        ([LAYER + "mlp.up_proj.weight_scale_inv"], [(".weight_scale_inv", ".weight_scale")]),
+        ([LAYER + "mlp.up_proj.act_scale"], [(".act_scale", ".input_scale")]),
+        ([LAYER + f"mlp.up_proj.weight_{part}" for part in ("scale", "scale_inv")], []),  # it has both
+        ([LAYER + "mlp.experts.weight_scale_2", LAYER + "self_attn.k_scale"], []),  # other scales
+    ],
+)
+def test_scales_may_have_the_other_name(names: list[str], expected: list[tuple[str, str]]) -> None:
+    assert rules(names) == expected
+    assert not any(candidate.by_name for candidate in candidates(names, "X"))  # for vLLM's own model to say
+
+
 def test_a_component_is_a_whole_one() -> None:
     rule = NameRule(id="x", kind="component", old="linear_norm", new="norm")
     assert renamed("a.linear_norm.weight", [rule]) == "a.norm.weight"

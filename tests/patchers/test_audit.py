@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,12 @@ def test_the_class_of_a_routed_model_is_not_unknown(tmp_path: Path) -> None:
 def test_every_fault_stands_in_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs/audit.md").read_text()
     assert {seed.id for seed in SEED.FAULTS.values()} <= {word.strip("`,") for word in text.split()}
+
+
+def test_a_number_of_layers_that_no_model_has_is_told_at_once(tmp_path: Path) -> None:
+    SEED.make("qwen3", tmp_path / "model")
+    path = tmp_path / "model/config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_hidden_layers": 10**9}))
+    (fault,) = audit(tmp_path / "model", Versions("0.32.0", "5.19.0"))
+    assert (fault.id, fault.evidence) == ("layer-missing", ("num_hidden_layers",))
+    assert fault.what == "config.json says 1000000000 layers, and the checkpoint has 4"

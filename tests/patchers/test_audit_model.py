@@ -1,9 +1,10 @@
-"""The audit with vLLM's own model: right checkpoints of three families give no complaint, seeded faults are named exactly."""
+"""The audit with vLLM's own model: right checkpoints of four families give no complaint, seeded faults are named exactly."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 from seeded import SEED
 
 from hybridctl.model.headers import Tensor
+from hybridctl.model.inventory import Inventory
 from hybridctl.patchers import audit_model as module
+from hybridctl.patchers.audit import audit_prepared
 from hybridctl.patchers.audit_fault import Fault
 from hybridctl.patchers.audit_model import Asked, audit_model, audit_models
+from hybridctl.patchers.config import Versions
 
-FAMILIES = ("qwen3", "llama", "qwen3_next")
+FAMILIES = ("qwen3", "llama", "qwen3_next", "granite_4_h")
 
 
 def _headers(family: str, fault: str = "") -> list[Tensor]:
@@ -39,6 +43,21 @@ def test_right_checkpoints_pass_and_seeded_faults_are_named(family: str) -> None
         assert not asked.unknown, name
         assert {fault.id for fault in asked.faults} == {seed.id}, (name, asked.faults)
         assert seed.evidence in {each for fault in asked.faults for each in fault.evidence}, (name, asked.faults)
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_scales_of_fp8_blocks_under_the_other_name_are_put_right_by_a_rule() -> None:
+    """vLLM's own layers say which name they have: that of blocks in the first list, and the list that has it gets no rule."""
+    pytest.importorskip("vllm")
+    sound = _headers("qwen3_fp8")
+    plain = [replace(t, name=t.name.replace("weight_scale_inv", "weight_scale")) for t in sound]
+    for tensors, expected in ((plain, [".weight_scale → .weight_scale_inv"]), (sound, [])):
+        found, rules = audit_prepared(
+            json.dumps(SEED.CONFIGS["qwen3_fp8"]), Inventory(tuple(tensors), 3, "x"), Versions("0.32.0", "5.19.0"), "MODEL",
+            python=sys.executable,
+        )  # fmt: skip
+        assert (found.faults, found.unknown, [rule.shown for rule in rules]) == ((), "", expected)
 
 
 def _answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
@@ -94,6 +113,13 @@ def test_layers_are_grouped_and_parts_of_a_parameter_counted(monkeypatch: pytest
     assert (whole.id, whole.evidence) == ("tensor-missing", ("model.norm.weight",))
     assert (part.id, len(part.evidence)) == ("tensor-incomplete", 30)
     assert part.what == "model.layers.*.mlp.gate_up_proj.weight (30): this parameter of X would get 10 of 20 numbers"
+
+
+def test_a_tensor_of_which_a_part_is_taken_has_the_wrong_shape(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cut = {f"model.layers.{i}.mamba.norm.weight": [256, 258] for i in range(2)}
+    (fault,) = _ask({**DONE, "cut": cut}, monkeypatch, tmp_path).faults
+    assert (fault.id, fault.evidence) == ("wrong-shape", tuple(cut))
+    assert fault.what == "model.layers.*.mamba.norm.weight (2): X takes 256 of its 258 numbers"
 
 
 def test_what_follows_from_a_fault_is_not_told_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -161,3 +187,38 @@ def test_tensors_without_a_use_are_told_unless_they_never_have_one(
     _answers(monkeypatch, tmp_path, f"print({json.dumps(json.dumps({**DONE, 'unused': [name]}))})")
     asked = audit_model(json.dumps(config), [Tensor(name, "BF16", (2,), 4, "a")], sys.executable)
     assert [f.id for f in asked.faults] == (["tensor-unexpected"] if told else [])
+
+
+BIAS = "model.layers.0.mlp.experts.w13_bias"
+
+
+@pytest.mark.parametrize(
+    ("method", "stored", "short", "told"),
+    [
+        ("gptq", "model.layers.0.mlp.experts.0.up_proj.qweight", BIAS, []),
+        (
+            "gptq",
+            "model.layers.0.mlp.experts.0.up_proj.bias",
+            BIAS,
+            ["tensor-missing"],
+        ),  # it has biases, and this one got none
+        ("mxfp4", "model.layers.0.mlp.experts.0.up_proj.qweight", BIAS, ["tensor-missing"]),
+        ("compressed-tensors", "model.layers.0.mlp.up_proj.weight", "model.layers.0.self_attn.attn.k_zero_point", []),
+        (
+            "compressed-tensors",
+            "model.layers.0.mlp.up_proj.weight",
+            "model.layers.0.mlp.zero_point",
+            ["tensor-missing"],
+        ),
+    ],
+)
+def test_parameters_that_vllm_makes_for_quantised_layers(
+    method: str, stored: str, short: str, told: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    unused = ["model.layers.0.mlp.up_proj.g_idx"]  # dropped by vLLM itself
+    _answers(
+        monkeypatch, tmp_path, f"print({json.dumps(json.dumps({**DONE, 'short': {short: [0, 4]}, 'unused': unused}))})"
+    )
+    config = json.dumps({"quantization_config": {"quant_method": method}})
+    tensors = [Tensor(name, "I32", (2,), 8, "a") for name in (stored, *unused)]
+    assert [f.id for f in audit_model(config, tensors, sys.executable).faults] == told

@@ -30,7 +30,7 @@ _NUMBERS = re.compile(r"\{([\d,-]+)\}")
 _BYTES = {"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "I64": 8, "U8": 1, "F8_E4M3": 1}
 LARGE = ("qwen3-next-80b", "qwen3.5-moe-25b")  # seconds each, for their experts
 # Put to vLLM's own model as well: a start of about ten seconds each, so no more than these.
-BUILT = ("falcon-h1", "granite-4-h")
+BUILT = ("falcon-h1", "granite-4-h", "qwen3-next-80b-gptq")
 
 
 def expanded(pattern: str) -> Iterator[str]:
@@ -83,7 +83,12 @@ def test_names_of_real_checkpoints_give_no_complaint(name: str) -> None:
 def test_the_same_names_without_one_of_a_layer_give_one(name: str) -> None:
     tensors = tensors_of(name)
     quantised = "quantization_config" in config_of(name)
-    norms = ("input_layernorm.weight", "operator_norm.weight", "layers.2.norm.weight")
+    norms = (
+        "input_layernorm.weight",
+        "operator_norm.weight",
+        "layers.2.norm.weight",
+        "attn_hyper_connection.hc_norm.weight",
+    )
     at = next(
         i for i, t in enumerate(tensors) if ".layers." in t.name and t.name.endswith(norms) and "mtp" not in t.name
     )

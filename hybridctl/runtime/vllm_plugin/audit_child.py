@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,9 @@ def _loaded(model: Any, config: Any, rows: list[tuple[str, Any, tuple[int, ...]]
     refused: list[dict[str, Any]] = []
     left = rows
     for _ in range(ROUNDS):
-        counts, used, stop = _run(model, config, left)
+        counts, taken, stop = _run(model, config, left)
         if stop is None:
-            return {"stage": "done", "refused": refused, **_result(model, counts, used, left)}
+            return {"stage": "done", "refused": refused, **_result(model, counts, taken, left)}
         culprit, message = _culprit(model, config, left, *stop)
         if culprit is None:
             return {"refused": refused, "error": message}
@@ -128,15 +129,15 @@ def _culprit(model: Any, config: Any, rows: list[Any], current: str, message: st
     return None, message
 
 
-def _run(model: Any, config: Any, rows: list[Any]) -> tuple[Counter[int], set[str], tuple[str, str] | None]:
-    """One pass of vLLM's own load_weights: elements copied by storage, tensors copied from, and what stopped it."""
+def _run(model: Any, config: Any, rows: list[Any]) -> tuple[Counter[int], Counter[str], tuple[str, str] | None]:
+    """One pass of vLLM's own load_weights: elements copied by storage, elements copied from each tensor, and what stopped it."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
     from vllm.config import set_current_vllm_config
 
     counts: Counter[int] = Counter()
-    used: set[str] = set()
+    taken: Counter[str] = Counter()
     tags: dict[int, frozenset[str]] = {}
     kept: list[Any] = []  # a storage that is freed gives its address to another
     current = ""
@@ -152,9 +153,10 @@ def _run(model: Any, config: Any, rows: list[Any]) -> tuple[Counter[int], set[st
                 if isinstance(leaf, torch.Tensor):
                     sources |= tags.get(place(leaf), frozenset())
             if op in (torch.ops.aten.copy_.default, torch.ops.aten.index_put_.default):
-                size = args[0] if op is torch.ops.aten.copy_.default else args[2]
-                counts[place(args[0])] += size.numel()
-                used.update(sources)
+                copied = args[1] if op is torch.ops.aten.copy_.default else args[2]
+                counts[place(args[0])] += (args[0] if op is torch.ops.aten.copy_.default else copied).numel()
+                for name in sources:
+                    taken[name] += copied.numel()
             elif sources:
                 for leaf in tree_leaves(out):
                     if isinstance(leaf, torch.Tensor) and place(leaf) not in tags:
@@ -175,11 +177,11 @@ def _run(model: Any, config: Any, rows: list[Any]) -> tuple[Counter[int], set[st
         with Watch(), set_current_vllm_config(config):
             model.load_weights(stream())
     except Exception as error:  # noqa: BLE001  any model's loader may raise anything
-        return counts, used, (current, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    return counts, used, None
+        return counts, taken, (current, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    return counts, taken, None
 
 
-def _result(model: Any, counts: Counter[int], used: set[str], rows: list[Any]) -> dict[str, Any]:
+def _result(model: Any, counts: Counter[int], taken: Counter[str], rows: list[Any]) -> dict[str, Any]:
     short: dict[str, list[int]] = {}
     sizes: dict[int, int] = defaultdict(int)
     for _, parameter in model.named_parameters():
@@ -192,7 +194,8 @@ def _result(model: Any, counts: Counter[int], used: set[str], rows: list[Any]) -
     return {
         "parameters": sum(1 for _ in model.named_parameters()),
         "short": short,
-        "unused": [name for name, _, _ in rows if name not in used],
+        "unused": [name for name, _, _ in rows if name not in taken],
+        "cut": {name: [taken[name], prod(shape)] for name, _, shape in rows if 0 < taken[name] < prod(shape)},
     }
 
 

@@ -51,6 +51,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
                             "mrope_section": [3, 3, 2], "mrope_interleaved": True},
     },
 }  # fmt: skip
+CONFIGS["granite_4_h"] = {
+    "architectures": ["GraniteMoeHybridForCausalLM"], "model_type": "granitemoehybrid", **BASE, "head_dim": 32,
+    "layer_types": ["mamba", "attention"] * 2, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 64,
+    "mamba_n_heads": 8, "mamba_d_head": 32, "mamba_n_groups": 1, "mamba_d_state": 128, "mamba_d_conv": 4, "mamba_expand": 2,
+}  # fmt: skip
 CONFIGS["qwen3_fp8"] = {
     **CONFIGS["qwen3"],
     "quantization_config": {
@@ -118,6 +123,36 @@ def delta_net(c: dict[str, Any], fused: bool) -> Shapes:
     return {f"linear_attn.{name}": row for name, row in own.items()}
 
 
+def mamba2(c: dict[str, Any]) -> Shapes:
+    heads, hidden = c["mamba_n_heads"], c["hidden_size"]
+    inner, both = heads * c["mamba_d_head"], 2 * c["mamba_n_groups"] * c["mamba_d_state"]
+    rows: Shapes = {
+        "in_proj.weight": ("BF16", (2 * inner + both + heads, hidden)),
+        "conv1d.weight": ("BF16", (inner + both, 1, c["mamba_d_conv"])),
+        "conv1d.bias": ("BF16", (inner + both,)),
+        "A_log": ("BF16", (heads,)),
+        "D": ("BF16", (heads,)),
+        "dt_bias": ("BF16", (heads,)),
+        "norm.weight": ("BF16", (inner,)),
+        "out_proj.weight": ("BF16", (hidden, inner)),
+    }
+    return {f"mamba.{name}": row for name, row in rows.items()}
+
+
+def granite_experts(c: dict[str, Any]) -> Shapes:
+    """All experts of a layer in one tensor, gate and up in one, as transformers keeps them."""
+    hidden, width, shared, count = (
+        c[n] for n in ("hidden_size", "intermediate_size", "shared_intermediate_size", "num_local_experts")
+    )
+    return {
+        "block_sparse_moe.router.layer.weight": ("BF16", (count, hidden)),
+        "block_sparse_moe.input_linear.weight": ("BF16", (count, 2 * width, hidden)),
+        "block_sparse_moe.output_linear.weight": ("BF16", (count, hidden, width)),
+        "shared_mlp.input_linear.weight": ("BF16", (2 * shared, hidden)),
+        "shared_mlp.output_linear.weight": ("BF16", (hidden, shared)),
+    }
+
+
 def dense(prefix: str, hidden: int, width: int) -> Shapes:
     return {
         f"{prefix}.gate_proj.weight": ("BF16", (width, hidden)),
@@ -148,12 +183,17 @@ def tensors(family: str) -> Shapes:
     rows: Shapes = {"model.embed_tokens.weight": ("BF16", (c["vocab_size"], hidden))}
     for i in range(c["num_hidden_layers"]):
         hybrid = family in ("qwen3_next", "qwen3_next_fp8", "qwen3_5")
-        layer = (
-            delta_net(c, family != "qwen3_5")
-            if hybrid and i % 2 == 0
-            else attention(c, gate=hybrid, norms=family != "llama")
-        )
-        layer |= experts(c) if "num_experts" in c else dense("mlp", hidden, c["intermediate_size"])
+        granite = family == "granite_4_h"
+        if granite and i % 2 == 0:
+            layer = mamba2(c)
+        elif hybrid and i % 2 == 0:
+            layer = delta_net(c, family != "qwen3_5")
+        else:
+            layer = attention(c, gate=hybrid, norms=family != "llama" and not granite)
+        if granite:
+            layer |= granite_experts(c)
+        else:
+            layer |= experts(c) if "num_experts" in c else dense("mlp", hidden, c["intermediate_size"])
         layer |= {f"{n}.weight": ("BF16", (hidden,)) for n in ("input_layernorm", "post_attention_layernorm")}
         rows |= {f"model.layers.{i}.{name}": row for name, row in layer.items()}
     rows |= {"model.norm.weight": ("BF16", (hidden,)), "lm_head.weight": ("BF16", (c["vocab_size"], hidden))}
@@ -461,6 +501,16 @@ FAULTS: dict[str, Seed] = {
     ),
     "router-renamed": Seed(
         "qwen3_next", "tensor-renamed", f"{L}.0.mlp.router.weight", _rename("mlp.gate.", "mlp.router."), needs_vllm=True
+    ),
+    "mamba-bias-missing": Seed(
+        "granite_4_h", "tensor-missing", f"{L}.2.mamba.dt_bias", _drop("mamba.dt_bias"), needs_vllm=True
+    ),
+    "mamba-renamed": Seed(
+        "granite_4_h", "tensor-renamed", f"{L}.0.mixer.out_proj.weight", _rename("mamba.out_proj", "mixer.out_proj"),
+        needs_vllm=True,
+    ),
+    "mamba-norm-shape": Seed(
+        "granite_4_h", "wrong-shape", f"{L}.0.mamba.norm.weight", _shape("mamba.norm", 2), needs_vllm=True
     ),
     "feed-forward-fused": Seed("qwen3", "wrong-shape", f"{L}.0.mlp.gate_up_proj.weight", _gate_up, needs_vllm=True),
 }  # fmt: skip
