@@ -24,6 +24,7 @@ class Answer:
     tokens: list[int]
     logprobs: list[float]
     cached: int = 0
+    request: str = ""
 
 
 @dataclass
@@ -60,7 +61,8 @@ class Engine:
         self.scheduler = self.core.scheduler
         self.pool = self.scheduler.kv_cache_manager.block_pool
         self.groups = self.scheduler.kv_cache_config.kv_cache_groups
-        self.layers = self.llm.llm_engine.vllm_config.compilation_config.static_forward_context
+        context = self.llm.llm_engine.vllm_config.compilation_config.static_forward_context
+        self.layers = {name: layer for name, layer in context.items() if hasattr(layer, "kv_cache")}
 
     def poison(self) -> None:
         """NaN in every page and every state: all are free, and nothing may read what it has not written."""
@@ -90,6 +92,7 @@ class Engine:
         while front.has_unfinished_requests():
             done += [answer(each) for each in front.step() if each.finished]
             steps += 1
+            assert steps < 5000, "nothing moves any more"
             after(steps)
         return done
 
@@ -107,7 +110,7 @@ def answer(output: Any) -> Answer:
     first = output.outputs[0]
     tokens = list(first.token_ids)
     logprobs = [d[t].logprob for t, d in zip(tokens, first.logprobs, strict=True)]
-    return Answer(list(output.prompt_token_ids), tokens, logprobs, output.num_cached_tokens or 0)
+    return Answer(list(output.prompt_token_ids), tokens, logprobs, output.num_cached_tokens or 0, output.request_id)
 
 
 @contextmanager
