@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hybridctl.doctor.diagnose import Diagnosis
+from hybridctl.doctor.facts.model import Facts
 from hybridctl.doctor.fields import fields, whole
 from hybridctl.doctor.findings import Evidence, Finding
 from hybridctl.doctor.knowledge import LINE, load
@@ -246,4 +247,12 @@ def _closing(diagnosis: Diagnosis, verbose: bool) -> list[RenderableType]:
         out.append(Text(f"More on the first: hybridctl runbook {first.id}", style="dim"))
     if first:
         out.append(Text(f"Step by step: hybridctl runbook {first.runbook}", style="dim"))
+    if takes_kernels(diagnosis.facts):
+        out.append(Text("The kernels on this GPU against their reference: hybridctl kernels check", style="dim"))
     return out
+
+
+def takes_kernels(facts: Facts) -> bool:
+    """Whether this machine's own GPU runs the compiled kernels: they need bfloat16 tensor cores, so compute capability 8.0."""
+    fact = facts.get("gpu.cc")
+    return fact is not None and fact.origin.source == "local" and int(str(fact.value).partition(".")[0]) >= 8

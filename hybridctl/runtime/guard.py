@@ -22,7 +22,8 @@ POLL = 0.25
 SHARED = "/dev/shm/vllm_dist_"
 """Shared memory of vLLM's CPU ranks, which it leaves behind even when it ends in order."""
 REST = 5.0
-"""Seconds that leftover processes get between SIGTERM and SIGKILL."""
+"""Seconds that leftover processes get between SIGTERM and SIGKILL. So does a command that does not serve yet and has lost all its
+processes: vLLM's front end waits for ever for an engine that has failed, and there is no request to end in order."""
 AGAIN = 0.1
 """Share of the grace between two SIGTERM to a command that does not serve yet: vLLM swallows one that comes while it waits for
 its engine (``zmq_socket_ctx`` of its ``network_utils.py``), and would then wait for ten minutes. Once it serves, one is enough."""
@@ -161,7 +162,7 @@ def main(argv: list[str]) -> int:
     with contextlib.suppress(OSError):  # nobody reads any more: the parent is looked for below
         os.write(report, f"{child}\n".encode())
     os.close(report)
-    deadline = again = float("inf")
+    deadline = again = alone = float("inf")
     serves = False
     begun = time.monotonic()
     look, shared = 5.0, set[str]()
@@ -179,6 +180,12 @@ def main(argv: list[str]) -> int:
             elif now > again:
                 send([child], signal.SIGTERM)
                 again = now + AGAIN * grace
+            if serves or any(pid != child and not is_tracker(pid) for pid in descendants(os.getpid())):
+                alone = float("inf")
+            elif alone == float("inf"):
+                alone = now
+            elif now - alone > REST:
+                deadline = min(deadline, now)
         elif os.getppid() != parent or number in asking:
             shared |= shared_memory(descendants(os.getpid()))
             send([child], signal.SIGTERM)

@@ -36,9 +36,13 @@ if __name__ == "__main__":
 """
 
 
-def guarded(*command: str, grace: float = 30.0) -> subprocess.Popen[str]:
+def guarded(*command: str, grace: float = 30.0, rest: float = guard.REST) -> subprocess.Popen[str]:
     read, write = os.pipe()
-    line = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(grace), str(write), "--", *command]
+    run = (
+        f"import runpy, sys; made = runpy.run_path({guard.__file__!r}); "
+        f"made['main'].__globals__['REST'] = {rest}; sys.exit(made['main'](sys.argv[1:]))"
+    )
+    line = [sys.executable, "-I", "-S", "-c", run, str(os.getpid()), str(grace), str(write), "--", *command]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, pass_fds=[write], start_new_session=True)
     os.close(write)
     with os.fdopen(read) as report:
@@ -89,4 +93,36 @@ def test_sigterm_is_repeated_only_until_it_serves(serves: bool, code: int) -> No
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == code
+    process.stdout.close()
+
+
+IGNORES = """
+import signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+helper = subprocess.Popen(["sleep", "600"]) if "helped" in sys.argv else None
+print("on", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("serves", "words", "waits"),
+    [(False, (), False), (True, (), True), (False, ("helped",), True)],
+    ids=["alone", "serving", "with a process of its own"],
+)
+def test_a_command_that_lost_all_its_processes_before_it_served_is_not_waited_for(
+    serves: bool, words: tuple[str, ...], waits: bool
+) -> None:
+    process = guarded(sys.executable, "-c", IGNORES, *words, grace=60.0, rest=0.5)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "on\n"
+    if serves:
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    if waits:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)
+        process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 137
     process.stdout.close()

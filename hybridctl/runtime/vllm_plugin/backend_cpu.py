@@ -16,9 +16,10 @@ from vllm.v1.attention.backends.cpu_attn import (
     CPUAttentionMetadataBuilder,
 )
 
+from hybridctl.kernels.linear_attention import vectorised
 from hybridctl.runtime.selection_log import SelectionLog
 from hybridctl.runtime.step_plan import StepPlan
-from hybridctl.runtime.vllm_plugin import linear_ops, pages_cpu, record
+from hybridctl.runtime.vllm_plugin import pages_cpu, record
 from hybridctl.runtime.vllm_plugin.band import Band
 from hybridctl.runtime.vllm_plugin.by_value import PromptLengths, require_room
 from hybridctl.runtime.vllm_plugin.counters import COUNTERS
@@ -239,17 +240,17 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):
                     continue
                 old_k, old_v = pages_cpu.read(kv_cache, table[row], work.absorb_end, layer.isa)
                 old_v = old_v[..., : routing.value_size]
-                state[slot], norm[slot] = linear_ops.absorb(old_k, old_v, routing.projection)
+                state[slot], norm[slot] = vectorised.absorb(old_k, old_v, routing.projection)
                 COUNTERS.add("absorb", work.absorb_end, routing.share)
         parts = []
         if work.decode_at is not None and work.decode_rows is not None:
             at = work.decode_at
-            out = linear_ops.decode(
+            out = vectorised.decode(
                 query[at], key[at], value[at], state, norm, slots[work.decode_rows], routing.projection
             )
             parts.append((at, out))
         if work.chunks is not None:
-            out = linear_ops.prefill(
+            out = vectorised.prefill(
                 query, key, value, state, norm, slots[work.chunks.rows], work.chunks, routing.projection
             )
             parts.append((work.chunks.tokens, out))

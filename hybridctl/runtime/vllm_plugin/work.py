@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hybridctl.kernels.linear_attention import vectorised
 from hybridctl.runtime.compute_unit import FLASH
 from hybridctl.runtime.partition import Range
 from hybridctl.runtime.step_plan import RoutePlan
-from hybridctl.runtime.vllm_plugin import linear_ops
 from hybridctl.runtime.vllm_plugin.band import Band, band_of
 
 
@@ -40,7 +40,7 @@ class Work:
     flash_at: Tensor | None = None
     decode_rows: Tensor | None = None
     decode_at: Tensor | None = None
-    chunks: linear_ops.Chunks | None = None
+    chunks: vectorised.Chunks | None = None
     first: Tensor | None = None
     absorb_end: int = 0
     band: Band | None = None
@@ -81,7 +81,7 @@ def work_of(plan: RoutePlan, rules: Sequence[Range], gated: bool) -> tuple[Work,
         if len(short):
             work.decode_rows, work.decode_at = long(short.row), long(short.q0)
         if len(many):
-            work.chunks = linear_ops.cut([(row, q0, q1) for row, q0, q1, _, _ in many])
+            work.chunks = vectorised.cut([(row, q0, q1) for row, q0, q1, _, _ in many])
         if len(plan.first):
             work.first = long(plan.first)
     # Runs of the whole batch, uncut: vLLM's own metadata will do.

@@ -24,31 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 # Qwen3.5's module imports torchvision, whose released builds do not fit the CPU build of torch; nothing of it is used here.
-_STUB = """
-import importlib.abc, importlib.machinery, sys, types
-__version__ = "0.28.0"
-__path__ = []
-class _Any(type):
-    def __getattr__(cls, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return f"{cls.__name__}.{name}"
-class _Module(types.ModuleType):
-    __path__ = []
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Any(name, (), {})
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name, path=None, target=None):
-        if name.startswith("torchvision."):
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-    def create_module(self, spec):
-        return _Module(spec.name)
-    def exec_module(self, module):
-        pass
-sys.meta_path.insert(0, _Finder())
-"""
+STUB = HERE.parent / "torchvision_stub"
 
 
 def prepare() -> None:
@@ -58,17 +34,14 @@ def prepare() -> None:
     try:
         import torchvision  # noqa: F401
     except ImportError:
-        folder = Path(tempfile.mkdtemp()) / "torchvision"
-        folder.mkdir()
-        (folder / "__init__.py").write_text(_STUB)
-        sys.path.insert(0, str(folder.parent))
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(folder.parent), os.environ.get("PYTHONPATH", "")])
+        sys.path.insert(0, str(STUB))
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(STUB), os.environ.get("PYTHONPATH", "")])
     import torch
     from transformers import AutoConfig, PreTrainedConfig
     from vllm.triton_utils import triton
 
-    # With AVX512-BF16 vLLM's CPU platform widens most recurrent states to float32 (CpuPlatform.check_and_update_config, 0.30 to 0.32),
-    # which no GPU does: what is recorded must not depend on the processor that happens to record it.
+    # With AVX512-BF16 vLLM's CPU platform widens most recurrent states to float32 (CpuPlatform.check_and_update_config, 0.30
+    # to 0.32), which no GPU does: what is recorded must not depend on the processor that happens to record it.
     torch.cpu._is_avx512_bf16_supported = lambda: False
 
     # The publisher's config class comes with the checkpoint where transformers has none; vLLM reads plain fields of it.

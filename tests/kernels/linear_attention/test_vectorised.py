@@ -6,8 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hybridctl.kernels.linear_attention import naive
-from hybridctl.runtime.vllm_plugin import linear_ops
+from hybridctl.kernels.linear_attention import naive, vectorised  # noqa: E402
 
 H, G, D, F, V = 4, 2, 16, 8, 12
 
@@ -35,7 +34,7 @@ def test_runs_of_any_length_continue_from_their_states(projected: bool) -> None:
     runs, expected, at = [], [], 0
     for i, (n, past) in enumerate(zip(lengths, before, strict=True)):
         _, old_k, old_v, _ = inputs(past, seed=i + 1)
-        state[slots[i]], norm[slots[i]] = linear_ops.absorb(old_k, old_v, w)
+        state[slots[i]], norm[slots[i]] = vectorised.absorb(old_k, old_v, w)
         new = slice(at, at + n)
         keys, values = torch.cat([old_k, k[new]]), torch.cat([old_v, v[new]])
         expected.append(
@@ -43,8 +42,8 @@ def test_runs_of_any_length_continue_from_their_states(projected: bool) -> None:
         )
         runs.append((i, at, at + n))
         at += n
-    chunks = linear_ops.cut(runs)
-    out = linear_ops.prefill(q, k, v, state, norm, slots, chunks, w)
+    chunks = vectorised.cut(runs)
+    out = vectorised.prefill(q, k, v, state, norm, slots, chunks, w)
     whole = torch.empty(total, H, V)
     whole[chunks.tokens] = out
     for (_, q0, q1), (answers, after), slot in zip(runs, expected, slots, strict=True):
@@ -67,7 +66,7 @@ def test_one_token_each(projected: bool) -> None:
         before = naive.absorb(naive.LinearState.zeros(G, size, V), old_k, old_v, w)
         state[slot], norm[slot] = before.s, before.z
         expected.append(naive.decode(before, q[i : i + 1], k[i : i + 1], v[i : i + 1], w))
-    out = linear_ops.decode(q, k, v, state, norm, slots, w)
+    out = vectorised.decode(q, k, v, state, norm, slots, w)
     for i, (answer, after) in enumerate(expected):
         close(out[i : i + 1], answer)
         close(state[slots[i]], after.s)
@@ -78,13 +77,13 @@ def test_one_token_each(projected: bool) -> None:
 def test_underflow_gives_zero_not_nan() -> None:
     q, k, v, _ = inputs(3)
     state, norm = torch.zeros(1, G, D, V), torch.zeros(1, G, D)
-    out = linear_ops.prefill(q - 300, k, v, state, norm, torch.tensor([0]), linear_ops.cut([(0, 0, 3)]), None)
+    out = vectorised.prefill(q - 300, k, v, state, norm, torch.tensor([0]), vectorised.cut([(0, 0, 3)]), None)
     assert torch.equal(out, torch.zeros_like(out))
 
 
 def test_pieces_are_no_longer_than_needed() -> None:
-    assert linear_ops.cut([(0, 0, 3), (1, 3, 5)]).index.shape == (2, 4)
-    assert linear_ops.cut([(0, 0, 300)]).index.shape == (3, 128)
-    chunks = linear_ops.cut([(4, 10, 140), (2, 140, 141)])
+    assert vectorised.cut([(0, 0, 3), (1, 3, 5)]).index.shape == (2, 4)
+    assert vectorised.cut([(0, 0, 300)]).index.shape == (3, 128)
+    chunks = vectorised.cut([(4, 10, 140), (2, 140, 141)])
     assert chunks.tokens.tolist() == list(range(10, 141))
     assert (chunks.spans, chunks.rows.tolist()) == ([(0, 2), (2, 3)], [4, 2])

@@ -1,7 +1,7 @@
 """Linear attention over states, in torch, without a loop over tokens.
 
 Sizes: T tokens, H query heads, H_k groups, g = H / H_k, head size D, features F, values D_v. States: S [slots, H_k, F, D_v] and
-z [slots, H_k, F], float32. The arithmetic is float32 whatever the inputs are. ``naive.py`` in hybridctl.kernels defines results.
+z [slots, H_k, F], float32. The arithmetic is float32 whatever the inputs are. ``naive.py`` defines results.
 """
 
 from __future__ import annotations
