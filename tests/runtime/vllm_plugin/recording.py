@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,9 +75,17 @@ class Replay:
     band: dict[str, list[int]] = field(default_factory=dict)
 
 
+def _both(one: Callable[..., None], other: Callable[..., None]) -> Callable[..., None]:
+    def both(*arguments: Any) -> None:
+        one(*arguments)
+        other(*arguments)
+
+    return both
+
+
 @contextmanager
-def recorded(vllm: Engine) -> Iterator[Recorder]:
-    """Record what an engine in this process does."""
+def recorded(vllm: Engine, watch: Callable[..., None] | None = None) -> Iterator[Recorder]:
+    """Record what an engine in this process does; ``watch`` sees it too."""
     from hybridctl.runtime.vllm_plugin import record
 
     runner = vllm.core.model_executor.driver_worker.worker.model_runner
@@ -85,7 +93,8 @@ def recorded(vllm: Engine) -> Iterator[Recorder]:
     made = Recorder(
         lambda: runner.input_batch.req_ids, config.hf_text_config.num_hidden_layers, config.get_total_num_kv_heads()
     )
-    record.hook = made
+    assert record.hook is None, "a hook that an engine before this one left"
+    record.hook = made if watch is None else _both(made, watch)
     try:
         yield made
     finally:

@@ -64,21 +64,17 @@ def test_by_the_length_of_the_prompt(tiny: Make, reference: Make) -> None:
 
 
 @pytest.mark.slow
-def test_the_longest_row_decides_for_the_batch(tiny: Make, reference: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_row_decides_for_the_batch(tiny: Make, reference: Make) -> None:
     """A short request turns linear when its neighbour gets long, and flash again when that one is gone."""
-    from hybridctl.runtime.vllm_plugin import record
-
     config = {"thresholds": {"flash": 100, "linear": 100}, "batch_policy": "uniform"}
     model = tiny("qwen3", config)
-    with engine(model, **WHOLE) as vllm, recorded(vllm) as recorder:
-        kinds: list[int] = []
+    kinds: list[int] = []
 
-        def watch(layer: Any, work: Any, mask: Any) -> None:
-            if work.plan is not None:
-                kinds.append(sum(len(work.plan.of(kernel)) > 0 for kernel in ("flash", "linear", "entropy")))
-            recorder(layer, work, mask)
+    def watch(layer: Any, work: Any, mask: Any) -> None:
+        if work.plan is not None:
+            kinds.append(sum(len(work.plan.of(kernel)) > 0 for kernel in ("flash", "linear", "entropy")))
 
-        monkeypatch.setattr(record, "hook", watch)
+    with engine(model, **WHOLE) as vllm, recorded(vllm, watch) as recorder:
 
         def abort(step: int) -> None:
             if step == 30:

@@ -63,6 +63,7 @@ class Engine:
         self.groups = self.scheduler.kv_cache_config.kv_cache_groups
         context = self.llm.llm_engine.vllm_config.compilation_config.static_forward_context
         self.layers = {name: layer for name, layer in context.items() if hasattr(layer, "kv_cache")}
+        self.failed = False
 
     def poison(self) -> None:
         """NaN in every page and every state: all are free, and nothing may read what it has not written."""
@@ -80,8 +81,11 @@ class Engine:
         return len(free)
 
     def generate(self, prompts: Sequence[Sequence[int]], tokens: int = 24) -> list[Answer]:
+        assert not self.failed, "a step of this engine failed: its requests would wait for ever"
         params = greedy(tokens)
+        self.failed = True
         done = self.llm.generate([{"prompt_token_ids": list(p)} for p in prompts], params, use_tqdm=False)
+        self.failed = False
         return [answer(each) for each in done]
 
     def run(self, prompts: Sequence[Sequence[int]], tokens: int, after: Callable[[int], object]) -> list[Answer]:
