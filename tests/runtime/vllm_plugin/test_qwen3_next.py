@@ -34,7 +34,13 @@ def away(answers: Sequence[Answer], reference: Any) -> float:
 
 
 def test_beside_gated_deltanet(tiny: Make, reference: Make) -> None:
-    settings: dict[str, Any] = {"dtype": "bfloat16", "max_model_len": 1024, "poison": False}
+    # Named, as vLLM widens the state where the processor has AVX512-BF16, and blocks with it: prompts would be shorter than one.
+    settings: dict[str, Any] = {
+        "dtype": "bfloat16",
+        "mamba_ssm_cache_dtype": "bfloat16",
+        "max_model_len": 1024,
+        "poison": False,
+    }
     plain = tiny("qwen3_next", None, routed=False, layers=4)
     with engine(plain, **settings) as vllm:
         control = away(vllm.generate(prompts_of(LENGTHS), 24), reference(plain, {}))
