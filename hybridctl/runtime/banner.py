@@ -89,7 +89,8 @@ def injection(launch: Launch, ready: Ready | None = None) -> list[tuple[str, str
         size = len(ready.proof.workers)
         where = f"{size} worker" + ("" if size == 1 else "s")
         processes = len(ready.proof.registered)
-        said = f"yes: {len(layers)} layers in {where}, proved by {processes} process" + ("" if processes == 1 else "es")
+        count = len({layer.get("layer", name) for name, layer in layers.items()})  # a layer may be in parts
+        said = f"yes: {count} layers in {where}, proved by {processes} process" + ("" if processes == 1 else "es")
         rule = [str(line) for line in worker.get("banner", ())]
         frees = sorted({layer.get("frees_from") for layer in layers.values()} - {None})
     else:
@@ -97,7 +98,8 @@ def injection(launch: Launch, ready: Ready | None = None) -> list[tuple[str, str
         dispatcher = checkpoint.dispatcher(launch.tensor_parallel_size)
         if dispatcher is not None:
             rule = dispatcher.banner()
-            starts = (dispatcher.pages_end(layer, 0) for layer in dispatcher.layers)
+            groups = range(len(dispatcher.groups))
+            starts = (dispatcher.pages_end(layer, group) for layer in dispatcher.layers for group in groups)
             frees = sorted({s for s in starts if s is not None})
     if any(s.name == "HYBRIDCTL_KEEP_KV" for s in launch.env):
         pages = "kept by vLLM's own rules (--keep-kv)"

@@ -69,6 +69,7 @@ class HybridAttentionDispatcher:
         if not 0 <= tp_rank < tp_size:
             raise UsageError(f"tensor-parallel rank {tp_rank} of {tp_size} does not exist")
         self.config, self.num_layers, self.num_kv_heads = config, num_layers, num_kv_heads
+        self.tp_rank, self.tp_size = tp_rank, tp_size
         self.table = config.table(num_layers, num_kv_heads)
         shares = [share(num_kv_heads, rank, tp_size) for rank in range(tp_size)]
         self._refuse_unequal(shares)
@@ -142,6 +143,7 @@ class HybridAttentionDispatcher:
             PlanError: lengths that can't be those of a step.
         """
         rows = read_rows(query_start_loc, seq_lens)
+        values: list[int] | None = None
         if self.by_value:
             values = self._values(rows, seq_lens, prompt_lens)
             keep = self.config.batch_policy == "uniform"
@@ -150,7 +152,9 @@ class HybridAttentionDispatcher:
             routes = tuple(route_by_position(p, rows) for p in self.routes)
         kernels = {route.whole for route in routes} if rows.runs.tokens and routes else {FLASH}
         whole = kernels.pop() if len(kernels) == 1 else None
-        return StepPlan(routes, rows.runs.tokens, whole, whole == FLASH and not any(len(r.update) for r in routes))
+        return StepPlan(
+            routes, rows.runs.tokens, whole, whole == FLASH and not any(len(r.update) for r in routes), values
+        )
 
     def _values(self, rows: Rows, seq_lens: Any, prompt_lens: Any) -> list[int]:
         """What routes each batch row."""

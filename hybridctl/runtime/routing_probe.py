@@ -49,14 +49,14 @@ class Row:
         return self.expected is None or (self.shares == self.expected and self.last == self.expected_last)
 
 
-def counts(client: Client) -> dict[str, int]:
-    """Tokens × layers by kernel since the start.
+def counts(client: Client) -> dict[str, float]:
+    """Tokens × layers by kernel since the start; a part of a layer's KV groups counts as that part.
 
     Raises:
         HybridctlError: the server has no such counters.
     """
     reply = client.get("/metrics", 20.0)
-    found = {kernel: int(float(value)) for kernel, value in _COUNTER.findall(reply.text)}
+    found = {kernel: float(value) for kernel, value in _COUNTER.findall(reply.text)}
     if reply.status != 200 or not found:
         raise HybridctlError(
             f"{client.url}/metrics has no hybridctl_kernel_tokens_total: no routed model is served there",
@@ -124,8 +124,8 @@ def measure(
     tokens = prompt(client, model, max(wanted))
     rows = []
     for length in wanted:
-        shorter = _run(client, model, tokens[: length - 1], len(dispatcher.layers))
-        whole = _run(client, model, tokens[:length], len(dispatcher.layers))
+        shorter = _run(client, model, tokens[: length - 1], len(counted(dispatcher)))
+        whole = _run(client, model, tokens[:length], len(counted(dispatcher)))
         rest = {kernel for kernel in whole if whole[kernel] > shorter[kernel]}
         last = rest.pop() if len(rest) == 1 else "both" if rest else "?"
         expected = expect(dispatcher, length)
@@ -147,7 +147,7 @@ def _run(client: Client, model: str, tokens: Sequence[int], layers: int) -> dict
     deadline = time.monotonic() + SETTLE
     while True:  # on a GPU the counts lag a few steps
         now = counts(client)
-        found = {kernel: now[kernel] - before[kernel] for kernel in now}
+        found = {kernel: round(now[kernel] - before[kernel]) for kernel in now}
         if sum(found.values()) >= len(tokens) * layers or time.monotonic() > deadline:
             return found
         time.sleep(0.2)
@@ -158,11 +158,17 @@ def expect(dispatcher: HybridAttentionDispatcher, length: int) -> dict[str, int]
     if dispatcher.by_value:
         return None
     out = {"flash": 0, "linear": 0}
-    for layer in dispatcher.layers:
-        for piece in dispatcher.table.at(layer, dispatcher.groups[0]).ranges:
-            size = min(length, length if piece.end is None else piece.end) - piece.start
-            if size > 0 and piece.kernel == ENTROPY:
-                return None
-            if size > 0:
-                out[piece.kernel] += size
-    return out
+    for layer in counted(dispatcher):
+        for head in dispatcher.groups:
+            for piece in dispatcher.table.at(layer, head).ranges:
+                size = min(length, length if piece.end is None else piece.end) - piece.start
+                if size > 0 and piece.kernel == ENTROPY:
+                    return None
+                if size > 0:
+                    out[piece.kernel] += size
+    return {kernel: round(tokens / len(dispatcher.groups)) for kernel, tokens in out.items()}
+
+
+def counted(dispatcher: HybridAttentionDispatcher) -> list[int]:
+    """The layers whose tokens are counted: those that can go linear."""
+    return [layer for layer in dispatcher.layers if dispatcher.linear_groups(layer)]

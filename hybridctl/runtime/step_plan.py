@@ -95,12 +95,14 @@ class StepPlan:
         num_tokens: query tokens of the step.
         whole: the kernel of all tokens in all routes, where it is one.
         plain: flash computes all tokens and no state changes: the step is the platform's own.
+        values: what routes each batch row, where it is not each token's position.
     """
 
     routes: tuple[RoutePlan, ...]
     num_tokens: int
     whole: str | None
     plain: bool
+    values: list[int] | None = None
 
     def tokens(self, kernel: str, pairs: Sequence[int]) -> int:
         """Tokens × (layer, KV group) that a kernel computes; ``pairs`` says how many layers and groups take each route."""

@@ -153,7 +153,10 @@ def test_the_articles_block_stands_word_for_word(run: Run, tmp_path: Path, model
     assert "not trained for that" in out and "PTX kernels: not built" in out
 
 
-def test_what_the_runtime_does_not_execute_is_refused_in_its_own_words(run: Run, tmp_path: Path, model: Path) -> None:
+def test_what_the_runtime_does_not_execute_is_refused_in_its_own_words(
+    run: Run, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hybridctl.runtime.vllm_plugin.routing.FEATURES", frozenset({"band", "heads"}))
     block = tmp_path / "r.json"
     block.write_text(json.dumps({**POSITION, "batch_policy": "uniform"}))
     code, _, err = run(model, "--routing", block)

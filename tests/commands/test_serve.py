@@ -382,18 +382,14 @@ def test_a_vllm_outside_the_window_or_without_the_plugin(tmp_path: Path) -> None
     assert "hybridctl is not installed in" in done.stderr
 
 
-def test_a_routing_that_is_not_done_yet(tmp_path: Path) -> None:
+def test_a_routing_that_is_wrong(tmp_path: Path) -> None:
     python = make_environment(tmp_path)
     model = tmp_path / "model"
     model.mkdir()
     shape = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "hidden_size": 128}
-    routing = {"thresholds": {"flash": 64, "linear": 128}}
+    routing = {"thresholds": {"flash": 128, "linear": 64}}
     document = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **shape, "hybrid_config": routing}
     (model / "config.json").write_text(json.dumps(document))
     done = run(str(model), "--python", str(python), home=tmp_path)
     assert done.returncode == 2
-    assert "not yet: positions decided by entropy" in done.stderr
-    document["hybrid_config"] = {"thresholds": {"flash": 128, "linear": 64}}
-    (model / "config.json").write_text(json.dumps(document))
-    done = run(str(model), "--python", str(python), home=tmp_path)
     assert "hybrid_config.thresholds.linear" in done.stderr

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hybridctl.runtime.checkpoint import demo
-from hybridctl.runtime.routing_probe import FIBONACCI, PROMPT, lengths, place
+from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
+from hybridctl.runtime.hybrid_config import ModelShape, parse
+from hybridctl.runtime.routing_probe import FIBONACCI, PROMPT, expect, lengths, place
 
 
 def test_prompts_stand_below_between_above_and_at_the_cut() -> None:
@@ -34,3 +36,19 @@ def test_where_a_prompt_ends(length: int, marks: list[int], told: str) -> None:
 def test_long_prompts_begin_as_the_short_one() -> None:
     assert FIBONACCI.startswith(PROMPT)
     compile(FIBONACCI, "fibonacci", "exec")
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ({}, {"flash": 2 * 64, "linear": 2 * 36}),
+        ({"linear_head_ratio": 0.5}, {"flash": 2 * (64 + 18), "linear": 36}),
+        (
+            {"linear_heads": [[0, 1, 2, 3], []]},
+            {"flash": 64, "linear": 36},
+        ),  # the second layer is not routed, nor counted
+    ],
+)
+def test_parts_of_layers_count_as_parts(block: dict[str, object], expected: dict[str, int]) -> None:
+    config = parse({"thresholds": {"flash": 64, "linear": 64}, **block}, ModelShape(2, 4))
+    assert expect(HybridAttentionDispatcher(config, 2, 4), 100) == expected

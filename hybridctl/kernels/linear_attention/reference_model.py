@@ -1,6 +1,7 @@
 """A whole model with the reference operator in every attention layer, through transformers' attention interface.
 
-For dense decoders whose layers call that interface with q and k after RoPE: Qwen3, Qwen2, Llama, Mistral. One sequence at
+For decoders whose layers call that interface with q and k after RoPE: Qwen3, Qwen2, Llama, Mistral, and the full-attention layers
+of Qwen3-Next. One sequence at
 a time, no cache, in float32 or float64: what a server's logits are held against.
 """
 
@@ -15,24 +16,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hybridctl.kernels.linear_attention.routing import Routing, hybrid_attention
+from hybridctl.kernels.linear_attention.routing import Routing, entropy_scores, hybrid_attention, route
 
-MODEL_TYPES = ("qwen3", "qwen2", "llama", "mistral")
+MODEL_TYPES = ("qwen3", "qwen2", "llama", "mistral", "qwen3_next")
 INTERFACE = "hybridctl_reference"
-# Values of hybrid_config's layer_types that take part in routing; a layer of any other type stays full attention.
-ROUTED_LAYER_TYPES = ("hybrid_attention", "linear_attention")
+CONVERTED = ("qwen3_next",)  # transformers stores their experts under other names than it holds them
+# Values of hybrid_config's layer_types: routed by the thresholds, linear at every position; any other is full attention.
+ROUTED_LAYER_TYPES = ("hybrid_attention", "hybrid")
+LINEAR_LAYER_TYPES = ("linear_attention", "linear")
 _OWN = re.compile(r"(?:^|\.)layers\.(\d+)\.self_attn\.(linear_proj\.weight|linear_head_gate)$")
 
 
 @dataclass
 class LayerPlan:
-    """What one layer does: its routing (None: full attention only), its tensors, a mask to replay, the mask that was used."""
+    """What one layer does: its routing (None: full attention only), its tensors, a mask to replay, the mask that was used.
+
+    ``unruled``: the configuration's rule is not known here (compute units), so there must be a mask to replay.
+
+    ``own`` is the mask that the routing gives for the same q and k, also where another is replayed; ``margins`` are the distances
+    from the entropy threshold where the two differ, infinite where entropy does not decide. Both only while ``watch`` is set.
+    """
 
     routing: Routing | None = None
     linear_proj: Tensor | None = None
     gate: Tensor | None = None
     replay: Tensor | None = None
     used: Tensor | None = None
+    unruled: bool = False
+    watch: bool = False
+    own: Tensor | None = None
+    margins: Tensor | None = None
 
 
 @dataclass
@@ -56,8 +69,8 @@ class Reference:
 
     @property
     def kernels(self) -> list[Tensor]:
-        """The mask [n, H_k] that each layer used in the last call: True where linear."""
-        if any(plan.used is None for plan in self.layers):
+        """The mask [n, H_k] that each attention layer used in the last call: True where linear."""
+        if all(plan.used is None for plan in self.layers):
             raise ValueError("no sequence has been run yet")
         return [plan.used for plan in self.layers if plan.used is not None]
 
@@ -74,6 +87,8 @@ def _attention(
     if query.shape[0] != 1 or query.shape[2] != key.shape[2]:
         raise ValueError("the reference takes one whole sequence at a time, without a cache")
     replay = plan.replay
+    if replay is None and plan.unruled:
+        raise ValueError("compute units: replay a recorded mask instead")
     if replay is None and plan.routing is None:
         replay = torch.zeros(key.shape[2], key.shape[1], dtype=torch.bool, device=key.device)
     out, plan.used = hybrid_attention(
@@ -84,7 +99,22 @@ def _attention(
         linear_head_gate=plan.gate,
         scale=scaling,
     )
+    if plan.watch and plan.routing is not None:
+        _watch(plan, query[0].transpose(0, 1), key[0].transpose(0, 1), scaling)
     return out[None], None
+
+
+def _watch(plan: LayerPlan, query: Tensor, key: Tensor, scaling: float) -> None:
+    assert plan.routing is not None
+    assert plan.used is not None
+    plan.own = route(query, key, plan.routing, scale=scaling)
+    differ = plan.own != plan.used
+    plan.margins = torch.full((int(differ.sum()),), torch.inf)
+    begin, end = plan.routing.flash_below, plan.routing.linear_from
+    for i, (position, group) in enumerate(differ.nonzero().tolist()):
+        if plan.routing.band == "entropy_based" and position >= begin and (end is None or position < end):
+            score = entropy_scores(query, key, [position], scale=scaling)[0, group]
+            plan.margins[i] = (score - plan.routing.entropy_threshold).abs()
 
 
 def rename_linear(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
@@ -138,9 +168,17 @@ def load_reference(
         settings.model_type == "mistral" and settings.sliding_window is not None
     ):
         raise ValueError("layers with a sliding window cannot be wrapped")
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, nn.Module) and settings.model_type in CONVERTED:
+        built: Any
+        built, told = AutoModelForCausalLM.from_pretrained(
+            model, dtype=dtype, attn_implementation=INTERFACE, output_loading_info=True
+        )
+        odd = [*told["missing_keys"], *(n for n in told["unexpected_keys"] if not _OWN.search(n))]
+        if odd:
+            raise ValueError(f"tensors missing or not known: {sorted(odd)}")
+    elif not isinstance(model, nn.Module):
         settings._attn_implementation = INTERFACE
-        built: Any = AutoModelForCausalLM.from_config(settings, dtype=dtype)
+        built = AutoModelForCausalLM.from_config(settings, dtype=dtype)
         renamed = rename_linear(list(tensors), list(built.state_dict()))
         plain = {renamed.get(n, n): t.to(dtype) for n, t in tensors.items() if not _OWN.search(n)}
         missing, unexpected = built.load_state_dict(plain, strict=False)
@@ -158,23 +196,40 @@ def _with_plans(
     model: Any, config: Mapping[str, Any] | None, tensors: Mapping[str, Tensor], dtype: torch.dtype
 ) -> Reference:
     hybrid: Mapping[str, Any] = (config if config is not None else getattr(model.config, "hybrid_config", None)) or {}
-    routing = Routing.from_config(hybrid) if hybrid else None
     kinds = hybrid.get("layer_types")
+    gates = hybrid.get("linear_head_gate")
     own = _operator_tensors(tensors)
     reference = Reference(model)
     device = next(model.parameters()).device
     for i, layer in enumerate(model.model.layers):
-        part = kinds is None or kinds[i] in ROUTED_LAYER_TYPES
-        plan = LayerPlan(routing=routing if part else None)
-        if routing is not None and part:
+        if not hasattr(layer, "self_attn"):  # a layer of another kind
+            reference.layers.append(LayerPlan())
+            continue
+        kind = None if kinds is None else kinds[i]
+        part = bool(hybrid) and kind in (None, *ROUTED_LAYER_TYPES, *LINEAR_LAYER_TYPES)
+        plan = LayerPlan(unruled=part and hybrid.get("compute_units") is not None)
+        if part and not plan.unruled:
+            plan.routing = _routing_of(hybrid, i, kind)
+        if part:
             proj, gate = own.get((i, "linear_proj.weight")), own.get((i, "linear_head_gate"))
+            gated = i in gates if isinstance(gates, list) else bool(gates)
             plan.linear_proj = None if proj is None else proj.to(device, dtype)
-            plan.gate = None if gate is None or not hybrid.get("linear_head_gate") else gate.to(device, dtype)
-            if hybrid.get("linear_head_gate") and gate is None:
+            plan.gate = None if gate is None or not gated else gate.to(device, dtype)
+            if gated and gate is None:
                 raise ValueError(f"layer {i} has no self_attn.linear_head_gate, which hybrid_config asks for")
         layer.self_attn.hybridctl_plan = plan
         reference.layers.append(plan)
     return reference
+
+
+def _routing_of(hybrid: Mapping[str, Any], layer: int, kind: str | None) -> Routing:
+    """The routing of one layer that takes part."""
+    heads = hybrid.get("linear_heads")
+    if isinstance(heads, list) and any(isinstance(each, list) for each in heads):
+        hybrid = {**hybrid, "linear_heads": heads[layer]}
+    if kind in LINEAR_LAYER_TYPES:
+        hybrid = {**hybrid, "thresholds": {"flash": 0, "linear": 0}}
+    return Routing.from_config(hybrid)
 
 
 def _read(folder: Path) -> dict[str, Tensor]:

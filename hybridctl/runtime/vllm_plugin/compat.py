@@ -43,10 +43,13 @@ USED: dict[str, tuple[str, ...] | None] = {
     "vllm.model_executor.models.interfaces:IsHybrid": None,
     "vllm.model_executor.models.interfaces:IsHybrid.get_mamba_state_shape_from_config": ("vllm_config",),
     "vllm.model_executor.models.interfaces:IsHybrid.get_mamba_state_copy_func": (),
+    "vllm.v1.attention.backends.registry:MambaAttentionBackendEnum": None,
     "vllm.model_executor.models.utils:extract_layer_index": ("layer_name",),
     "vllm.model_executor.models.utils:WeightsMapper": ("orig_to_new_regex", "orig_to_new_prefix", "orig_to_new_suffix"),
     "vllm.model_executor.models.utils:WeightsMapper.apply_list": ("self", "values"),
-    ATTENTION: None,
+    ATTENTION: (
+        *("num_heads", "head_size", "scale", "num_kv_heads", "cache_config", "quant_config", "prefix", "attn_backend"),
+    ),
     f"{ATTENTION}.get_kv_cache_spec": ("self", "vllm_config"),
     f"{ATTENTION}.get_attn_backend": ("self",),
     f"{MAMBA}.abstract:MambaBase": None,
@@ -85,6 +88,7 @@ USED: dict[str, tuple[str, ...] | None] = {
         *("self", "layer", "query", "key", "value", "kv_cache", "attn_metadata", "output", "output_scale"),
         "output_block_scale",
     ),
+    "vllm.v1.core.kv_cache_utils:get_kv_cache_groups": ("vllm_config", "kv_cache_spec"),
     "vllm.v1.core.kv_cache_utils:resolve_block_hashes": ("block_hashes", "hash_block_size", "block_size"),
     "vllm.v1.core.block_pool:BlockPool.get_cached_block": ("self", "block_hash", "kv_cache_group_ids"),
     MANAGER: ("kv_cache_spec", "block_pool"),
@@ -106,7 +110,7 @@ USED: dict[str, tuple[str, ...] | None] = {
         *("block_hashes", "max_length", "kv_cache_group_ids", "block_pool", "kv_cache_spec", "drop_eagle_block"),
         *("alignment_tokens", "dcp_world_size", "pcp_world_size"),
     ),
-    f"{SPEC}MambaSpec": ("block_size", "shapes", "dtypes", "mamba_cache_mode"),
+    f"{SPEC}MambaSpec": ("block_size", "shapes", "dtypes", "page_size_padded", "mamba_cache_mode"),
     f"{SPEC}AttentionSpec": ("num_kv_heads", "head_size", "dtype"),
     f"{SPEC}AttentionSpec.page_size_bytes": None,
     f"{SPEC}KVCacheSpec.merge": ("specs",),
@@ -122,13 +126,25 @@ USED: dict[str, tuple[str, ...] | None] = {
 FIELDS: tuple[tuple[str, str], ...] = (
     *(
         (ATTENTION, f)
-        for f in ("layer_name", "impl", "attn_backend", "kv_cache", "num_kv_heads", "head_size", "head_size_v")
+        for f in (
+            "layer_name",
+            "impl",
+            "attn_backend",
+            "kv_cache",
+            "num_heads",
+            "num_kv_heads",
+            "head_size",
+            "head_size_v",
+        )
     ),
     *(
         (ATTENTION, f)
         for f in ("sliding_window", "has_sink", "attn_type", "kv_sharing_target_layer_name", "kv_cache_dtype")
     ),
-    *((f"{CPU}CPUAttentionBackendImpl", f) for f in ("sinks", "alibi_slopes", "logits_soft_cap")),
+    (ATTENTION, "quant_config"),
+    *((f"{CPU}CPUAttentionBackendImpl", f) for f in ("sinks", "alibi_slopes", "logits_soft_cap", "scale")),
+    ("vllm.model_executor.layers.linear:LinearBase", "quant_method"),
+    (f"{SPEC}KVCacheGroupSpec", "kv_cache_spec"),
     *((f"{CPU}CPUAttentionMetadataBuilder", f) for f in ("block_size",)),
     (f"{CPU}CPUAttentionMetadataBuilder._set_isa_to_layers", "isa"),
     *((MANAGER, f) for f in ("req_to_blocks", "_null_block", "block_size", "kv_cache_spec", "block_pool")),
@@ -145,10 +161,14 @@ FIELDS: tuple[tuple[str, str], ...] = (
     ("vllm.entrypoints.generate.api_router:init_generate_state", "openai_serving_completion"),
     *(("vllm.config:VllmConfig", f) for f in ("speculative_config", "kv_transfer_config", "compilation_config")),
     *(("vllm.config:VllmConfig", f) for f in ("model_config", "cache_config", "parallel_config")),
+    *(("vllm.config:VllmConfig", f) for f in ("scheduler_config", "lora_config", "load_config")),
+    *(("vllm.config:SchedulerConfig", f) for f in ("max_num_seqs", "enable_chunked_prefill")),
+    ("vllm.config:LoadConfig", "load_format"),
+    ("vllm.config:CacheConfig", "num_gpu_blocks"),
     *(("vllm.config:CompilationConfig", f) for f in ("static_forward_context",)),
     *(
         ("vllm.config:CacheConfig", f)
-        for f in ("cache_dtype", "mamba_cache_mode", "kv_sharing_fast_prefill", "block_size")
+        for f in ("cache_dtype", "mamba_cache_mode", "kv_sharing_fast_prefill", "block_size", "enable_prefix_caching")
     ),
     *(
         ("vllm.config:ParallelConfig", f)

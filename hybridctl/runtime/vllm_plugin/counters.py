@@ -14,13 +14,14 @@ class Counters:
     """Counts of one process. ``publish`` says whether it is the one that feeds /metrics (tensor-parallel rank 0)."""
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys(KERNELS, 0)
-        self._sent = dict.fromkeys(KERNELS, 0)
+        self.counts = dict.fromkeys(KERNELS, 0.0)
+        self._sent = dict.fromkeys(KERNELS, 0.0)
         self._metric: Any = None
         self.publish = False
 
-    def add(self, kernel: str, tokens: int) -> None:
-        self.counts[kernel] += tokens
+    def add(self, kernel: str, tokens: float, share: float = 1.0) -> None:
+        """Count tokens of one layer, or of ``share`` of its KV groups."""
+        self.counts[kernel] += tokens * share
 
     def flush(self) -> None:
         """Send what is new. Only where vLLM's server collects from several processes (PROMETHEUS_MULTIPROC_DIR)."""

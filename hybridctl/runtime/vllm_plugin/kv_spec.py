@@ -1,10 +1,13 @@
 """K/V pages of routed layers: none for positions from T_l on, and those below T_l are freed once the state has absorbed them.
 
+Where a layer has KV groups of both kinds, those that keep their pages have a spec of their own too.
+
 Importing this module registers the spec, so it is known wherever one arrives, in whatever process.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,8 +48,20 @@ class RoutedKVSpec(AttentionSpec):
         return all(type(spec) is type(self) and spec.pages_end == self.pages_end for spec in kv_cache_specs.values())
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeptKVSpec(RoutedKVSpec):
+    """KV groups that keep all their pages, in a layer that has others which don't. Merges with its own kind only."""
+
+    pages_end: int = sys.maxsize
+
+    __hash__ = RoutedKVSpec.__hash__  # a dataclass would make its own
+
+
 class RoutedKVManager(SingleTypeKVCacheManager):
-    """Gives pages to positions below ``pages_end`` only; later places of a block table hold the null block."""
+    """Gives pages to positions below ``pages_end`` only; later places of a block table hold the null block.
+
+    A KeptKVSpec has no such end, so all pages are given, kept, and needed for a prefix hit.
+    """
 
     def __init__(self, kv_cache_spec: RoutedKVSpec, *args: Any, **kwargs: Any) -> None:
         super().__init__(kv_cache_spec, *args, **kwargs)
@@ -125,3 +140,4 @@ class RoutedKVManager(SingleTypeKVCacheManager):
 # Registered first, ours would keep vLLM's own specs from being registered in this process.
 KVCacheSpecRegistry._ensure_registered()
 KVCacheSpecRegistry.register(RoutedKVSpec, RoutedKVManager, uniform_type_base_spec=RoutedKVSpec)
+KVCacheSpecRegistry.register(KeptKVSpec, RoutedKVManager, uniform_type_base_spec=KeptKVSpec)

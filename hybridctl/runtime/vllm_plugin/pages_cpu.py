@@ -59,3 +59,19 @@ def read(cache: Tensor, blocks: Tensor, length: int, isa: str) -> tuple[Tensor, 
         flat = pages[:, :, i][..., index].view(used, groups, block, head_size)
         out.append(flat.transpose(1, 2).reshape(used * block, groups, head_size)[:length])
     return out[0], out[1]
+
+
+def gather_keys(cache: Tensor, tables: Tensor, positions: Tensor, isa: str) -> Tensor:
+    """K at ``positions`` [N, m] of N rows, [N, m, H_k, D].
+
+    Args:
+        cache: [blocks, H_k, block, 2 D].
+        tables: [N, …]; the block table of each row.
+    """
+    _, groups, block, width = cache.shape
+    head_size = width // 2
+    where = unpack_index(isa, cache.dtype, block, head_size)[0].view(block, head_size)
+    pages = cache.view(cache.shape[0], groups, 2, block * head_size)[:, :, 0]
+    held = tables.long().gather(1, positions // block)
+    group = torch.arange(groups)[None, None, :, None]
+    return pages[held[:, :, None, None], group, where[positions % block][:, :, None, :]]

@@ -6,7 +6,7 @@ that vLLM gave it), and
 
 registered: vllm, aliases {legacy class: class}, renamed [classes with a stand-in];
 layers: role, rank, tp_rank, tp_size, device, vllm, model, architecture, keep_kv, banner (lines), layers {layer name: {backend,
-state_bytes, frees_from}}, untouched [layer names];
+layer, route, groups, state_bytes, frees_from}} (a layer may be in parts), untouched [layer names];
 names: role, rank, model, architecture, rules [the manifest's, each with tensors (how many) and an example], empty (parameters that
 got nothing, by pattern).
 """

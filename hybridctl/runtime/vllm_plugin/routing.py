@@ -11,7 +11,7 @@ from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
 from hybridctl.runtime.hybrid_config import ModelShape, parse
 
 # Of dispatcher.FEATURES, what this runtime executes beyond one route by position.
-FEATURES = frozenset({"layers", "return"})
+FEATURES = frozenset({"band", "heads", "layers", "gate", "prompt_length", "uniform", "return"})
 
 
 class RefusedError(UsageError):
@@ -29,7 +29,9 @@ def make_dispatcher(vllm_config: Any, tp_rank: int = 0) -> HybridAttentionDispat
     if document is None:
         raise RefusedError(f"{model.architecture}: config.json has no hybrid_config", "hybridctl prepare writes one")
     layers, groups = model.hf_text_config.num_hidden_layers, model.get_total_num_kv_heads()
-    config = parse(document, ModelShape(layers, groups, model.get_head_size()))
+    kinds = getattr(model.hf_text_config, "layer_types", None) or ()
+    routable = frozenset(i for i in range(layers) if i >= len(kinds) or kinds[i] != "linear_attention")
+    config = parse(document, ModelShape(layers, groups, model.get_head_size(), routable))
     return HybridAttentionDispatcher(config, layers, groups, tp_rank, vllm_config.parallel_config.tensor_parallel_size)
 
 
@@ -58,13 +60,35 @@ def refuse(vllm_config: Any, dispatcher: HybridAttentionDispatcher) -> None:
         lines.append(f"--kv-cache-dtype {cache.cache_dtype}: absorbing quantised pages is not tested")
     if cache.mamba_cache_mode == "all":
         lines.append("--mamba-cache-mode all: states are kept at block ends only (align)")
+    if dispatcher.by_value:
+        field = "route_by prompt_length" if dispatcher.config.route_by == "prompt_length" else "batch_policy uniform"
+        if vllm_config.scheduler_config.enable_chunked_prefill:
+            lines.append(
+                f"{field} with chunked prefill: a chunk does not tell the length (--no-enable-chunked-prefill)"
+            )
+        if cache.enable_prefix_caching:
+            lines.append(
+                f"{field} with prefix caching: what is cached took another's kernel (--no-enable-prefix-caching)"
+            )
+    if any(made != sorted(made) for made in map(dispatcher.permutation, dispatcher.layers)):
+        # The rows of the projections stand in another order than in the checkpoint.
+        if vllm_config.lora_config is not None:
+            lines.append("LoRA adapters with KV groups of two kinds: their rows are in the checkpoint's order")
+        if vllm_config.load_config.load_format == "sharded_state":
+            lines.append("--load-format sharded_state with KV groups of two kinds: its rows are not put in order")
     if lines:
         raise RefusedError("; ".join(lines), "serve with --no-hybrid")
 
 
-def route_of(dispatcher: HybridAttentionDispatcher, layer: int) -> int | None:
-    """The route of a layer that can go linear; None for a layer that stays as vLLM has it."""
-    return dispatcher.route(layer, 0) if dispatcher.linear_groups(layer) else None
+def is_routed(dispatcher: HybridAttentionDispatcher, layer: int) -> bool:
+    """Whether a layer can go linear in some KV group; one that can't stays as vLLM has it."""
+    return bool(dispatcher.linear_groups(layer))
+
+
+def state_groups(dispatcher: HybridAttentionDispatcher) -> int:
+    """KV groups of a state: the most that a part of a layer has, so that all states have one shape and stay one cache group."""
+    rows = ([dispatcher.route(layer, g) for g in dispatcher.linear_groups(layer)] for layer in dispatcher.layers)
+    return max((row.count(route) for row in rows for route in row), default=0)
 
 
 def first_linear(dispatcher: HybridAttentionDispatcher) -> int:

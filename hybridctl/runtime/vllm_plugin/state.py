@@ -151,19 +151,28 @@ class StateBackend(LinearAttentionBackend):
 class LinearState(torch.nn.Module, MambaBase):
     """S and z of one layer for all sequences: ``kv_cache`` = ([slots, H_k, F, D_v], [slots, H_k, F]).
 
+    H_k may be larger than the number of KV groups of its layer, which then uses the first of them.
+
     A slot holds what its last user left there. Whoever starts a state writes it whole; nothing may read it before.
 
     Args:
         start: the first position at which a layer of this model may need a state.
+        share: its KV groups, as a part of those of the rank. The page that vLLM pads a state to is that of all groups' keys and
+            values; a state of fewer groups is padded to theirs.
     """
 
     def __init__(
-        self, vllm_config: Any, name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], start: int = 0
+        self,
+        vllm_config: Any,
+        name: str,
+        shapes: tuple[tuple[int, ...], tuple[int, ...]],
+        start: int = 0,
+        share: float = 1.0,
     ) -> None:
         super().__init__()
         self.layer_name = name
         self.shapes = shapes
-        self.start = start
+        self.start, self.share = start, share
         self.kv_cache = (torch.tensor([]), torch.tensor([]))
         context = vllm_config.compilation_config.static_forward_context
         if name in context:
@@ -178,7 +187,10 @@ class LinearState(torch.nn.Module, MambaBase):
 
     def get_kv_cache_spec(self, vllm_config: Any) -> Any:
         spec = super().get_kv_cache_spec(vllm_config)
-        return StateSpec(**{f.name: getattr(spec, f.name) for f in fields(MambaSpec) if f.init}, start=self.start)
+        given = {f.name: getattr(spec, f.name) for f in fields(MambaSpec) if f.init}
+        if spec.page_size_padded is not None:
+            given["page_size_padded"] = round(spec.page_size_padded * self.share)
+        return StateSpec(**given, start=self.start)
 
     def get_attn_backend(self) -> type[StateBackend]:
         return StateBackend

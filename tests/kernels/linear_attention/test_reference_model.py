@@ -126,6 +126,46 @@ def test_layers_that_do_not_take_part_stay_full_attention(tmp_path: Path) -> Non
     assert [bool(mask.any()) for mask in reference.kernels] == [False, True]
 
 
+def test_layers_have_their_own_heads_types_and_gates(tmp_path: Path) -> None:
+    kinds = ["linear_attention", "hybrid_attention"]
+    hybrid = {**HYBRID, "layer_types": kinds, "linear_heads": [[1], [0]], "linear_head_gate": [1]}
+    gates = {"model.layers.1.self_attn.linear_head_gate": torch.zeros(4)}
+    reference = load_reference(store(tiny("qwen3"), tmp_path, gates, hybrid))
+    reference.logits(IDS)
+    first, second = reference.kernels
+    assert first[:, 1].all() and not first[:, 0].any()
+    assert second[:, 0].int().diff().nonzero()[:, 0].tolist() == [15] and not second[:, 1].any()
+    assert [plan.gate is None for plan in reference.layers] == [True, False]
+
+
+def test_compute_units_need_a_mask(tmp_path: Path) -> None:
+    units = [{"name": "a", "kernel": "linear", "condition": "position >= 16"}]
+    reference = load_reference(store(tiny("llama"), tmp_path, {}, {"compute_units": units}))
+    with pytest.raises(ValueError, match="replay a recorded mask"):
+        reference.logits(IDS)
+    mask = (torch.arange(len(IDS)) >= 16)[:, None].repeat(1, GROUPS)
+    routed = load_reference(tmp_path, {"thresholds": {"flash": 16, "linear": 16}}).logits(IDS)
+    torch.testing.assert_close(reference.logits(IDS, kernels=[mask] * LAYERS), routed)
+
+
+def test_a_replayed_mask_is_compared_with_the_rule(tmp_path: Path) -> None:
+    ids = [(7 * i * i + 3) % 61 for i in range(100)]
+    hybrid = {"thresholds": {"flash": 64, "linear": 80}, "entropy_threshold": 0.99}
+    model = tiny("llama")
+    model.config.max_position_embeddings = 128
+    reference = load_reference(store(model, tmp_path, {}, hybrid))
+    reference.logits(ids)
+    masks = [mask.clone() for mask in reference.kernels]
+    masks[1][70, 0] ^= True
+    masks[1][90, 1] ^= True
+    reference.layers[1].watch = True
+    reference.logits(ids, kernels=masks)
+    plan = reference.layers[1]
+    assert plan.own is not None and plan.margins is not None
+    assert (plan.own != masks[1]).nonzero().tolist() == [[70, 0], [90, 1]]
+    assert 0 < plan.margins[0] < 1 and plan.margins[1] == torch.inf
+
+
 def test_gate_is_read_and_must_be_there(tmp_path: Path) -> None:
     hybrid = {**HYBRID, "linear_head_gate": True}
     gates = {f"model.layers.{i}.self_attn.linear_head_gate": torch.full((4,), -60.0) for i in range(LAYERS)}

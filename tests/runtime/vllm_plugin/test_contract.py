@@ -21,7 +21,7 @@ ENTRIES = ("plugin", "generate_endpoint", "models")
 # Read from a checkpoint's configuration, which is transformers' and not vLLM's.
 CHECKPOINT = {"hybrid_config", "layer_types", "num_hidden_layers"}
 # Our own, hung on an object of vLLM's.
-HUNG = {"linear_proj", "hybrid"}
+HUNG = {"linear_proj", "linear_head_gate", "hybrid"}
 
 
 @pytest.mark.vllm
@@ -196,13 +196,13 @@ def test_a_new_name_of_vllm_would_be_noticed() -> None:
     pytest.importorskip("vllm")
     source = """
 def peek(vllm_config, layer, common):
-    limit = vllm_config.scheduler_config.max_num_partial_prefills
+    limit = vllm_config.observability_config.max_num_partial_prefills
     if getattr(layer, "use_alibi_sqrt", False):
         layer.impl.supports_quant_query_input = True
     return common.build_for_drafting(limit), common.query_start_loc
 """
     assert unknown(ast.parse(source)) == {
-        *("scheduler_config", "max_num_partial_prefills", "use_alibi_sqrt", "supports_quant_query_input"),
+        *("observability_config", "max_num_partial_prefills", "use_alibi_sqrt", "supports_quant_query_input"),
         "build_for_drafting",
     }
     assert names_from_vllm(ast.parse("from vllm.v1 import gone\nimport vllm.envs")) == ["vllm.v1.gone", "vllm.envs"]

@@ -15,7 +15,7 @@ from vllm.v1.core.single_type_kv_cache_manager import get_manager_for_kv_cache_s
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec
 from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
 
-from hybridctl.runtime.vllm_plugin.kv_spec import RoutedKVManager, RoutedKVSpec
+from hybridctl.runtime.vllm_plugin.kv_spec import KeptKVSpec, RoutedKVManager, RoutedKVSpec
 
 pytestmark = [pytest.mark.vllm, pytest.mark.core]
 BLOCK = 32
@@ -118,16 +118,38 @@ def test_a_hit_beyond_the_threshold_takes_no_page() -> None:
     assert made.block_pool.get_num_free_blocks() == 49
 
 
+def kept(**other: Any) -> KeptKVSpec:
+    return KeptKVSpec(**{"block_size": BLOCK, "num_kv_heads": 2, "head_size": 64, "dtype": torch.float32, **other})
+
+
+def test_groups_that_keep_their_pages_have_the_same_manager_without_an_end() -> None:
+    pool = BlockPool(50, True, BLOCK)
+    settings: dict[str, Any] = {"block_pool": pool, "enable_caching": True, "kv_cache_group_id": 0}
+    made = get_manager_for_kv_cache_spec(kept(), 512, 2048, scheduler_block_size=BLOCK, **settings)
+    assert type(made) is RoutedKVManager
+    made.allocate_new_blocks("r", 300, 300)
+    made.remove_skipped_blocks("r", 300)
+    assert held(made) == [True] * 10
+    assert made.get_num_blocks_to_allocate("r", 400, [], 300, 0, 400) == 3
+    config = SimpleNamespace(model_config=SimpleNamespace(max_model_len=2000))
+    assert kept().max_memory_usage_bytes(config) == 63 * kept().page_size_bytes
+    assert len({kept(), kept(), spec()}) == 2
+
+
 def test_never_fused_with_another_kind() -> None:
     full = FullAttentionSpec(block_size=BLOCK, num_kv_heads=2, head_size=64, dtype=torch.float32)
     mamba = MambaSpec(block_size=BLOCK, shapes=((2, 64, 64),), dtypes=(torch.float32,))
     assert RoutedKVSpec.merge([spec(), spec()]) == spec()
-    for other in (full, mamba, spec(64), spec(num_kv_heads=1)):
+    assert KeptKVSpec.merge([kept(), kept()]) == kept()
+    for other in (full, mamba, spec(64), spec(num_kv_heads=1), kept()):
         with pytest.raises(AssertionError):
             RoutedKVSpec.merge([spec(), other])
         with pytest.raises(AssertionError):
             type(other).merge([other, spec()])
         uniform = spec().is_uniform_with_collection({"a": spec(), "b": other})
         assert uniform is (type(other) is RoutedKVSpec and other.pages_end == 100)
+        with pytest.raises(AssertionError):
+            KeptKVSpec.merge([kept(), full])
     assert KVCacheSpecRegistry.get_uniform_type_base_spec(spec()) is RoutedKVSpec
+    assert KVCacheSpecRegistry.get_uniform_type_base_spec(kept()) is KeptKVSpec
     assert KVCacheSpecRegistry.get_manager_class(full) is not None  # ours did not keep vLLM's own from being registered

@@ -40,11 +40,9 @@ def test_a_plain_start_is_configured_as_a_hybrid(tiny: Make) -> None:
 @pytest.mark.parametrize(
     ("hybrid_config", "line"),
     [
-        ({"thresholds": {"flash": 64, "linear": 128}}, "not yet: positions decided by entropy"),
-        ({**ROUTED, "linear_head_ratio": 0.5}, "not yet: linear and flash KV groups in one layer"),
-        ({**ROUTED, "linear_head_gate": True}, "not yet: gated heads"),
-        ({**ROUTED, "route_by": "prompt_length"}, "not yet: route_by prompt_length"),
-        ({**ROUTED, "batch_policy": "uniform"}, "not yet: batch_policy uniform"),
+        ({**ROUTED, "route_by": "prompt_length"}, "route_by prompt_length with chunked prefill"),
+        ({**ROUTED, "route_by": "prompt_length"}, "route_by prompt_length with prefix caching"),
+        ({**ROUTED, "batch_policy": "uniform"}, "batch_policy uniform with chunked prefill"),
         ({"thresholds": {"flash": 256, "linear": 256}}, "no token is ever linear: the first linear position is 256"),
         ({**ROUTED, "linear_head_ratio": 0.0}, "no token is ever linear: nothing can go linear"),
         ({"thresholds": {"flash": 64, "linear": 32}}, "hybrid_config.thresholds.linear"),
@@ -69,11 +67,13 @@ def test_routing_that_is_not_served(tiny: Make, hybrid_config: dict[str, Any] | 
         ),
         ({"pipeline_parallel_size": 2, "distributed_executor_backend": "mp"}, "pipeline parallelism (2 stages)"),
         ({"kv_transfer_config": {"kv_connector": "ExampleConnector", "kv_role": "kv_both"}}, "K/V connectors"),
+        ({"enable_lora": True}, "LoRA adapters with KV groups of two kinds"),
+        ({"load_format": "sharded_state"}, "--load-format sharded_state with KV groups of two kinds"),
     ],
 )
 def test_engine_settings_that_are_not_served(tiny: Make, settings: dict[str, Any], line: str) -> None:
     with pytest.raises(HybridctlError) as caught:
-        configure(tiny("qwen3", ROUTED), **settings)
+        configure(tiny("qwen3", {**ROUTED, "linear_head_ratio": 0.5}, layers=1), **settings)
     assert line in str(caught.value)
 
 

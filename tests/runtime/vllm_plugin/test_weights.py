@@ -65,3 +65,40 @@ def test_a_tensor_under_both_names_is_an_error() -> None:
     twice = [(NAME + "q_proj.weight", torch.zeros(1)), (NAME + "linear_q_proj.weight", torch.zeros(1))]
     with pytest.raises(WeightError, match="twice"):
         list(OperatorWeights(Model(None), (0,)).take(twice))
+
+
+def gated(heads: int) -> Model:
+    model = Model(None)
+    model.model.layers[0].self_attn.linear_head_gate = torch.nn.Parameter(torch.full((heads,), float("nan")))
+    return model
+
+
+def test_the_gates_of_a_rank_and_of_its_linear_groups_are_taken() -> None:
+    name, full = NAME + "linear_head_gate", torch.arange(8.0)
+    model = gated(4)
+    own = OperatorWeights(model, (0, 1), by_name={name: (3, 1)}, num_kv_heads=4)
+    list(own.take([(name, full)]))
+    own.check()
+    assert model.model.layers[0].self_attn.linear_head_gate.tolist() == [6, 7, 2, 3]
+    # Two ranks share a group of four heads: the second has its last two.
+    model = gated(2)
+    list(OperatorWeights(model, (1,), num_kv_heads=2, first_head=2).take([(name, full)]))
+    assert model.model.layers[0].self_attn.linear_head_gate.tolist() == [6, 7]
+
+
+def test_gates_that_miss_or_that_nobody_asked_for_are_errors() -> None:
+    own = OperatorWeights(gated(4), (0, 1), num_kv_heads=2)
+    list(own.take([]))
+    with pytest.raises(WeightError, match=r"linear_head_gate \(1\), which hybrid_config\.linear_head_gate asks for"):
+        own.check()
+    with pytest.raises(WeightError, match="linear_head_gate asks for no gate"):
+        list(OperatorWeights(Model(None), (0,)).take([(NAME + "linear_head_gate", torch.zeros(4))]))
+    with pytest.raises(WeightError, match="has shape"):
+        list(OperatorWeights(gated(4), (0, 1), num_kv_heads=2).take([(NAME + "linear_head_gate", torch.zeros(7))]))
+
+
+def test_other_tensors_pass_a_last_change() -> None:
+    own = OperatorWeights(Model(None), (0,), change=lambda name, tensor: tensor + len(name))
+    (got,) = own.take([(NAME + "linear_q_proj.weight", torch.zeros(1))])
+    assert got[0] == NAME + "q_proj.weight"
+    assert got[1].item() == len(got[0])

@@ -1,4 +1,4 @@
-"""Tiny random checkpoints: routed Qwen3, Qwen2, Llama and Mistral, with a tokenizer, made without a network."""
+"""Tiny random checkpoints: routed Qwen3, Qwen2, Llama, Mistral and Qwen3-Next, with a tokenizer, made without a network."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ BASES = {
     "qwen2": "Qwen2ForCausalLM",
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
+    "qwen3_next": "Qwen3NextForCausalLM",
 }
 
 
@@ -60,6 +61,19 @@ def make_model(
     extra: dict[str, Any] = {"use_sliding_window": False} if family.startswith("qwen") else {}
     if family == "mistral":
         extra = {"sliding_window": None}
+    if family == "qwen3_next":  # every second layer is Gated DeltaNet; experts in the last one
+        extra = {
+            "layer_types": ["linear_attention", "full_attention"] * (layers // 2),
+            "mlp_only_layers": list(range(layers - 1)),
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 64,
+            "shared_expert_intermediate_size": 64,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+        }
     if family == "qwen2":  # has no head size of its own
         hidden = heads * head_size
     else:
@@ -96,6 +110,9 @@ def make_model(
             layer.self_attn.linear_proj = torch.nn.Module()
             weight = torch.randn(groups, size, head_size) * 0.5 * head_size**-0.5
             layer.self_attn.linear_proj.weight = torch.nn.Parameter(weight)
+    gate = (hybrid_config or {}).get("linear_head_gate")
+    for layer in gate if isinstance(gate, list) else range(layers) if gate else ():
+        model.model.layers[layer].self_attn.linear_head_gate = torch.nn.Parameter(torch.randn(heads))
     model.save_pretrained(folder)
     path = folder / "config.json"
     written = json.loads(path.read_text(encoding="utf-8"))

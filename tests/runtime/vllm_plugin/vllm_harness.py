@@ -24,6 +24,7 @@ class Answer:
     tokens: list[int]
     logprobs: list[float]
     cached: int = 0
+    request: str = ""
 
 
 @dataclass
@@ -60,7 +61,9 @@ class Engine:
         self.scheduler = self.core.scheduler
         self.pool = self.scheduler.kv_cache_manager.block_pool
         self.groups = self.scheduler.kv_cache_config.kv_cache_groups
-        self.layers = self.llm.llm_engine.vllm_config.compilation_config.static_forward_context
+        context = self.llm.llm_engine.vllm_config.compilation_config.static_forward_context
+        self.layers = {name: layer for name, layer in context.items() if hasattr(layer, "kv_cache")}
+        self.failed = False
 
     def poison(self) -> None:
         """NaN in every page and every state: all are free, and nothing may read what it has not written."""
@@ -78,8 +81,11 @@ class Engine:
         return len(free)
 
     def generate(self, prompts: Sequence[Sequence[int]], tokens: int = 24) -> list[Answer]:
+        assert not self.failed, "a step of this engine failed: its requests would wait for ever"
         params = greedy(tokens)
+        self.failed = True
         done = self.llm.generate([{"prompt_token_ids": list(p)} for p in prompts], params, use_tqdm=False)
+        self.failed = False
         return [answer(each) for each in done]
 
     def run(self, prompts: Sequence[Sequence[int]], tokens: int, after: Callable[[int], object]) -> list[Answer]:
@@ -90,6 +96,7 @@ class Engine:
         while front.has_unfinished_requests():
             done += [answer(each) for each in front.step() if each.finished]
             steps += 1
+            assert steps < 5000, "nothing moves any more"
             after(steps)
         return done
 
@@ -107,7 +114,7 @@ def answer(output: Any) -> Answer:
     first = output.outputs[0]
     tokens = list(first.token_ids)
     logprobs = [d[t].logprob for t, d in zip(tokens, first.logprobs, strict=True)]
-    return Answer(list(output.prompt_token_ids), tokens, logprobs, output.num_cached_tokens or 0)
+    return Answer(list(output.prompt_token_ids), tokens, logprobs, output.num_cached_tokens or 0, output.request_id)
 
 
 @contextmanager
