@@ -44,6 +44,13 @@ class Setting:
     reason: str
 
 
+# What a routing by the prompt's length or by the longest row can't have, with the reason; as the plugin refuses it.
+BY_VALUE = {
+    "--enable-chunked-prefill": "hybrid_config decides by the prompt's length or the batch, and a chunk tells neither",
+    "--enable-prefix-caching": "hybrid_config decides by the prompt's length or the batch: what is cached took another's kernel",
+}
+
+
 @dataclass
 class Launch:
     """A planned start."""
@@ -189,6 +196,12 @@ def _flags(launch: Launch, options: Options, overlay: bool) -> None:
         add("--dtype", "float32", "on a CPU, so that answers can be held against the reference; the model is small")
     if options.enable_chunked_prefill:
         add("--enable-chunked-prefill", None, YOURS)
+    dispatcher = launch.checkpoint.dispatcher() if launch.routed else None
+    if dispatcher is not None and dispatcher.by_value:
+        for name, reason in BY_VALUE.items():
+            off = name.replace("--enable", "--no-enable")
+            if launch.given(name, off) is None and extra.given(name, off) is None:
+                add(off, None, reason)
     if demo and launch.target.cpu:
         if extra.given("--enforce-eager") is None and extra.given("--no-enforce-eager") is None:
             add("--enforce-eager", None, "compiling would take longer than the demo")

@@ -382,6 +382,36 @@ def test_a_vllm_outside_the_window_or_without_the_plugin(tmp_path: Path) -> None
     assert "hybridctl is not installed in" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("rule", "extra", "added"),
+    [
+        ({"route_by": "prompt_length"}, (), {"--no-enable-chunked-prefill", "--no-enable-prefix-caching"}),
+        ({"batch_policy": "uniform"}, ("--no-enable-prefix-caching",), {"--no-enable-chunked-prefill"}),
+        (
+            {"batch_policy": "uniform"},
+            ("--enable-chunked-prefill",),
+            {"--no-enable-prefix-caching"},
+        ),  # the plugin will say no
+        ({}, (), set()),
+    ],
+)
+def test_a_routing_by_value_is_served_without_what_it_cannot_have(
+    tmp_path: Path, rule: dict[str, str], extra: tuple[str, ...], added: set[str]
+) -> None:
+    python = make_environment(tmp_path)
+    model = tmp_path / "model"
+    model.mkdir()
+    shape = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "hidden_size": 128}
+    routing = {"thresholds": {"flash": 64, "linear": 64}, **rule}
+    document = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **shape, "hybrid_config": routing}
+    (model / "config.json").write_text(json.dumps(document))
+    done = run(str(model), "--python", str(python), "--print", "--json", "--", *extra, home=tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    flags = json.loads(done.stdout)["flags"]
+    ours = {row["name"] for row in flags if row["name"].startswith("--no-enable") and "hybrid_config" in row["reason"]}
+    assert ours == added
+
+
 def test_a_routing_that_is_wrong(tmp_path: Path) -> None:
     python = make_environment(tmp_path)
     model = tmp_path / "model"
