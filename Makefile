@@ -2,7 +2,7 @@
 # make demo-doctor  what the doctor says about a recorded crash and about this machine (base installation only, in .venv)
 # make demo-serve   vLLM on the CPU with a small routed model: prompts, proof, checks (Python >= 3.11, about 3 GB in .venv-serve)
 # make test         style, types, import rules and the fast tests (in .venv-dev)
-# make test-all     the same, the tests that build wheels or ask the package index, test-lowest; and beside them test-vllm, test-vllm-030
+# make test-all     the same, then the tests that build wheels or ask the package index, then test-lowest, test-vllm, test-vllm-030
 # make test-vllm    the runtime in real vLLM on the CPU, and the kernels' reference (Python >= 3.11, about 3 GB in .venv-vllm)
 # make test-vllm-030  the tests marked core in the oldest vLLM that the plugin admits (Python >= 3.11, about 3 GB in .venv-vllm-030)
 # make test-install the line that a stack prints, carried out in an empty environment (not part of test-all: minutes of downloads)
@@ -38,7 +38,7 @@ PROCESSES := $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Commands, the hub, versions, tables, NVML, compilers: what a library's version can change. The rest reasons over what those read.
 LOWEST := tests/commands tests/doctor/facts tests/fit tests/kernels tests/model tests/patchers $(wildcard tests/test_*.py)
 
-.PHONY: demo demo-doctor demo-serve test test-all lane-plain lane-vllm test-slow test-lowest test-vllm test-vllm-030 test-install check clean
+.PHONY: demo demo-doctor demo-serve test test-all test-slow test-lowest test-vllm test-vllm-030 test-install check clean
 
 # One after the other, whatever -j says.
 demo:
@@ -87,16 +87,17 @@ test-vllm-030: .venv-vllm-030/.installed
 	.venv-vllm-030/bin/python -m pytest -q -p no:cacheprovider -n 2 -m "core and not gpu" tests/runtime/vllm_plugin
 endif
 
-# Two lanes side by side: setting up an environment and starting a server are mostly waiting. Each target's output comes when it ends.
-test-all:
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target lane-plain lane-vllm
+ENVIRONMENTS := .venv-dev .venv-lowest
+ifneq ($(PYTHON_TAG),3.10)
+ENVIRONMENTS += .venv-vllm .venv-vllm-030
+endif
 
-lane-plain:
+# Two environments at a time, as their making is mostly waiting; then one thing after the other, whatever -j says.
+test-all:
+	@$(MAKE) --no-print-directory -j 2 $(ENVIRONMENTS:%=%/.installed)
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test-slow
 	@$(MAKE) --no-print-directory test-lowest
-
-lane-vllm:
 	@$(MAKE) --no-print-directory test-vllm
 	@$(MAKE) --no-print-directory test-vllm-030
 

@@ -70,10 +70,10 @@ RANK_1_RAISES = """
         module.write_layers = write_layers
     def change(module):
         add = module.Counters.add
-        def raising(self, kernel, tokens):
+        def raising(self, *counted):
             if os.environ["THIS_RANK"] == "1":
                 raise RuntimeError("rank 1 has no such kernel")
-            add(self, kernel, tokens)
+            add(self, *counted)
         module.Counters.add = raising
     sys.meta_path.insert(0, After("hybridctl.runtime.vllm_plugin.proof", know))
     sys.meta_path.insert(0, After("hybridctl.runtime.vllm_plugin.counters", change))
