@@ -9,29 +9,12 @@ listed apart. Every call adds a row to the file.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
-import subprocess
-import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-WARM = 2
-
-
-def seconds(arguments: list[str], runs: int) -> tuple[list[float], int]:
-    """Of each run; and the last exit code."""
-    taken, code = [], 0
-    for _ in range(runs):
-        begin = time.monotonic()
-        line = [sys.executable, "-m", "hybridctl", *arguments]
-        code = subprocess.run(line, capture_output=True, cwd="/", check=False).returncode
-        taken.append(round(time.monotonic() - begin, 3))
-    return taken, code
+from waited_for import WARM, machine, seconds, tell
 
 
 def main() -> None:
@@ -40,25 +23,17 @@ def main() -> None:
     parser.add_argument("--gpu", default="", help="name it: nothing here asks the driver")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    doctor, code = seconds(["doctor"], options.runs)
-    if code not in (0, 1):
-        raise SystemExit(f"hybridctl doctor ended with {code}")
+    doctor, _ = seconds(["doctor"], options.runs)
     row: dict[str, Any] = {
         "gpu": options.gpu,
-        "cpus": len(os.sched_getaffinity(0)),
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
+        **machine(),
         "vllm": find_spec("vllm") is not None,
         "median_s": statistics.median(doctor[WARM:]),
         "first_s": doctor[:WARM],
         "doctor_s": doctor[WARM:],
         "help_s": seconds(["--help"], 5)[0],
     }
-    sys.stdout.write(json.dumps(row, indent=1) + "\n")
-    if options.out:
-        rows = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else []
-        body = ",\n".join(json.dumps(each) for each in [*rows, row])
-        options.out.write_text(f"[\n{body}\n]\n", encoding="utf-8")
+    tell(row, options.out)
 
 
 if __name__ == "__main__":

@@ -11,36 +11,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from waited_for import WARM, machine, seconds, tell
+
 import hybridctl
 
-WARM = 2
 CONFIGS = Path(__file__).parents[1] / "tests/data/fit/families.json"
 MODELS = {"Qwen3.8-Flash-Next": "qwen4_exp", "Qwen3.6-27B": "qwen3_5_27b", "Qwen3-Next-80B": "qwen3_next_80b"}
-
-
-def seconds(folder: Path, runs: int) -> tuple[list[float], str]:
-    """Of each run; and the verdict of the last."""
-    taken, out = [], ""
-    line = [sys.executable, "-m", "hybridctl", "fit", str(folder), "--gpu", "H200", "--vllm", "0.32.0", "--json"]
-    for _ in range(runs):
-        begin = time.monotonic()
-        done = subprocess.run(line, capture_output=True, cwd="/", check=False, text=True)
-        taken.append(round(time.monotonic() - begin, 3))
-        if done.returncode not in (0, 1):
-            raise SystemExit(f"hybridctl fit ended with {done.returncode}: {done.stderr.strip()}")
-        out = done.stdout
-    return taken, str(json.loads(out)["verdict"])
 
 
 def main() -> None:
@@ -52,9 +34,7 @@ def main() -> None:
     configs = json.loads(CONFIGS.read_text(encoding="utf-8"))
     row: dict[str, Any] = {
         "machine": options.machine,
-        "cpus": len(os.sched_getaffinity(0)),
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
+        **machine(),
         "installed": "site-packages" in Path(hybridctl.__file__).parts,
         "torch": find_spec("torch") is not None,
         "models": {},
@@ -64,18 +44,15 @@ def main() -> None:
             model = Path(folder, name)
             model.mkdir()
             (model / "config.json").write_text(json.dumps(configs[key]), encoding="utf-8")
-            taken, verdict = seconds(model, options.runs)
+            asked = ["fit", str(model), "--gpu", "H200", "--vllm", "0.32.0", "--json"]
+            taken, out = seconds(asked, options.runs)
             row["models"][name] = {
-                "verdict": verdict,
+                "verdict": json.loads(out)["verdict"],
                 "median_s": round(statistics.median(taken[WARM:]), 3),
                 "first_s": taken[:WARM],
                 "fit_s": taken[WARM:],
             }
-    sys.stdout.write(json.dumps(row, indent=1) + "\n")
-    if options.out:
-        rows = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else []
-        body = ",\n".join(json.dumps(each) for each in [*rows, row])
-        options.out.write_text(f"[\n{body}\n]\n", encoding="utf-8")
+    tell(row, options.out)
 
 
 if __name__ == "__main__":

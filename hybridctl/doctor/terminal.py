@@ -13,6 +13,7 @@ from hybridctl.doctor.fields import fields, whole
 from hybridctl.doctor.findings import Evidence, Finding
 from hybridctl.doctor.knowledge import LINE, load
 from hybridctl.doctor.report import _plural, counts, subject
+from hybridctl.kernels import OLDEST
 from hybridctl.output import plain
 
 if TYPE_CHECKING:
@@ -253,6 +254,6 @@ def _closing(diagnosis: Diagnosis, verbose: bool) -> list[RenderableType]:
 
 
 def takes_kernels(facts: Facts) -> bool:
-    """Whether this machine's own GPU runs the compiled kernels: they need bfloat16 tensor cores, so compute capability 8.0."""
+    """Whether this machine's own GPU runs the compiled kernels."""
     fact = facts.get("gpu.cc")
-    return fact is not None and fact.origin.source == "local" and int(str(fact.value).partition(".")[0]) >= 8
+    return fact is not None and fact.origin.source == "local" and 10 * int(str(fact.value).partition(".")[0]) >= OLDEST

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hybridctl.data import cache_dir
 from hybridctl.errors import HybridctlError, UsageError
-from hybridctl.kernels import nvrtc, ptx
+from hybridctl.kernels import OLDEST, nvrtc, ptx
 from hybridctl.kernels.linear_attention.variant import Variant
 
 SOURCES = Path(__file__).parent / "linear_attention"
@@ -115,9 +115,9 @@ def check_arch(arch: str) -> str:
     found = _ARCH.fullmatch(arch)
     if not found:
         raise UsageError(f"{arch!r} is no architecture", "hybridctl kernels build --arch sm_90")
-    if int(found[1]) < 80:
+    if int(found[1]) < OLDEST:
         raise UsageError(
-            f"{arch} has no tensor-core products of bfloat16: the kernels need sm_80 or newer",
+            f"{arch} has no tensor-core products of bfloat16: the kernels need sm_{OLDEST} or newer",
             "serve with flash attention on this GPU: hybridctl serve MODEL --no-hybrid",
         )
     return arch

@@ -189,7 +189,7 @@ def _cut(cut: Mapping[str, list[int]], explained: set[str], release: str, built:
 
 def _of_no_use(names: list[str], config: Mapping[str, Any]) -> list[str]:
     """Tensors that vLLM passes over, but for those that it has no use for by design."""
-    tied = config.get("tie_word_embeddings") or (config.get("text_config") or {}).get("tie_word_embeddings")
+    tied = _stated(config, "tie_word_embeddings")
     return [
         n
         for n in names
@@ -201,9 +201,14 @@ def _of_no_use(names: list[str], config: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _stated(config: Mapping[str, Any], key: str) -> Any:
+    """A field of config.json, or of the text model's part of it."""
+    return config.get(key) or (config.get("text_config") or {}).get(key)
+
+
 def _spare(config: Mapping[str, Any], tensors: Sequence[Tensor]) -> bool:
     """Whether experts' biases are vLLM's own: a GPTQ checkpoint that has none."""
-    quant = config.get("quantization_config") or (config.get("text_config") or {}).get("quantization_config") or {}
+    quant = _stated(config, "quantization_config")
     method = quant.get("quant_method") if isinstance(quant, dict) else ""
     return method in ("gptq", "auto-round") and not any(
         ".experts." in t.name and t.name.endswith("bias") for t in tensors

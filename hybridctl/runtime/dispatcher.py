@@ -17,6 +17,11 @@ from hybridctl.runtime.hybrid_config import HybridConfig
 from hybridctl.runtime.partition import Partition, Range
 from hybridctl.runtime.step_plan import PlanError, Rows, StepPlan, read_rows, route_by_position, route_by_value
 
+# Flags that a routing by the prompt's length or by the longest row needs: what each turns off, and why that can't be.
+NEEDED_BY_VALUE = {
+    "--no-enable-chunked-prefill": ("chunked prefill", "a chunk does not tell the length"),
+    "--no-enable-prefix-caching": ("prefix caching", "what is cached took another's kernel"),
+}
 # What a runtime must be able to do for a configuration, beyond one route that goes from flash to linear by position.
 FEATURES = {
     "band": "positions decided by entropy (fallback_policy entropy_based, or entropy in a condition)",
@@ -83,7 +88,10 @@ class HybridAttentionDispatcher:
         self.routes = tuple(distinct)
         taken = [route for row in self._route.values() for route in row]
         self.pairs = tuple(taken.count(i) for i in range(len(self.routes)))
-        self.by_value = config.route_by == "prompt_length" or config.batch_policy == "uniform"
+        self.rule_by_value = "route_by prompt_length" if config.route_by == "prompt_length" else ""
+        if not self.rule_by_value and config.batch_policy == "uniform":
+            self.rule_by_value = "batch_policy uniform"
+        self.by_value = bool(self.rule_by_value)
 
     def _refuse_unequal(self, shares: list[tuple[int, ...]]) -> None:
         for layer in sorted(self.config.layers):

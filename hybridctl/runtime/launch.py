@@ -13,6 +13,7 @@ from pathlib import Path
 from hybridctl.architectures import alias_target
 from hybridctl.runtime import overlay_min
 from hybridctl.runtime.checkpoint import Checkpoint
+from hybridctl.runtime.dispatcher import NEEDED_BY_VALUE
 from hybridctl.runtime.run_dir import temporary
 from hybridctl.runtime.target import Target
 
@@ -42,13 +43,6 @@ class Setting:
     name: str
     values: tuple[str, ...]
     reason: str
-
-
-# What a routing by the prompt's length or by the longest row can't have, with the reason; as the plugin refuses it.
-BY_VALUE = {
-    "--enable-chunked-prefill": "hybrid_config decides by the prompt's length or the batch, and a chunk tells neither",
-    "--enable-prefix-caching": "hybrid_config decides by the prompt's length or the batch: what is cached took another's kernel",
-}
 
 
 @dataclass
@@ -198,10 +192,10 @@ def _flags(launch: Launch, options: Options, overlay: bool) -> None:
         add("--enable-chunked-prefill", None, YOURS)
     dispatcher = launch.checkpoint.dispatcher() if launch.routed else None
     if dispatcher is not None and dispatcher.by_value:
-        for name, reason in BY_VALUE.items():
-            off = name.replace("--enable", "--no-enable")
-            if launch.given(name, off) is None and extra.given(name, off) is None:
-                add(off, None, reason)
+        for off, (_, why) in NEEDED_BY_VALUE.items():
+            names = off, off.replace("--no-", "--")
+            if launch.given(*names) is None and extra.given(*names) is None:
+                add(off, None, f"hybrid_config has {dispatcher.rule_by_value}: {why}")
     if demo and launch.target.cpu:
         if extra.given("--enforce-eager") is None and extra.given("--no-enforce-eager") is None:
             add("--enforce-eager", None, "compiling would take longer than the demo")

@@ -382,6 +382,15 @@ def test_a_vllm_outside_the_window_or_without_the_plugin(tmp_path: Path) -> None
     assert "hybridctl is not installed in" in done.stderr
 
 
+def routed_model(folder: Path, routing: dict[str, object]) -> Path:
+    model = folder / "model"
+    model.mkdir()
+    shape = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "hidden_size": 128}
+    document = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **shape, "hybrid_config": routing}
+    (model / "config.json").write_text(json.dumps(document))
+    return model
+
+
 @pytest.mark.parametrize(
     ("rule", "extra", "added"),
     [
@@ -399,12 +408,7 @@ def test_a_routing_by_value_is_served_without_what_it_cannot_have(
     tmp_path: Path, rule: dict[str, str], extra: tuple[str, ...], added: set[str]
 ) -> None:
     python = make_environment(tmp_path)
-    model = tmp_path / "model"
-    model.mkdir()
-    shape = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "hidden_size": 128}
-    routing = {"thresholds": {"flash": 64, "linear": 64}, **rule}
-    document = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **shape, "hybrid_config": routing}
-    (model / "config.json").write_text(json.dumps(document))
+    model = routed_model(tmp_path, {"thresholds": {"flash": 64, "linear": 64}, **rule})
     done = run(str(model), "--python", str(python), "--print", "--json", "--", *extra, home=tmp_path / "home")
     assert done.returncode == 0, done.stderr
     flags = json.loads(done.stdout)["flags"]
@@ -414,12 +418,7 @@ def test_a_routing_by_value_is_served_without_what_it_cannot_have(
 
 def test_a_routing_that_is_wrong(tmp_path: Path) -> None:
     python = make_environment(tmp_path)
-    model = tmp_path / "model"
-    model.mkdir()
-    shape = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "hidden_size": 128}
-    routing = {"thresholds": {"flash": 128, "linear": 64}}
-    document = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **shape, "hybrid_config": routing}
-    (model / "config.json").write_text(json.dumps(document))
+    model = routed_model(tmp_path, {"thresholds": {"flash": 128, "linear": 64}})
     done = run(str(model), "--python", str(python), home=tmp_path)
     assert done.returncode == 2
     assert "hybrid_config.thresholds.linear" in done.stderr

@@ -83,17 +83,24 @@ while True:
 """
 
 
-@pytest.mark.parametrize(("serves", "code"), [(False, 42), (True, 137)])
-def test_sigterm_is_repeated_only_until_it_serves(serves: bool, code: int) -> None:
-    process = guarded(sys.executable, "-c", COUNTS, "2", grace=1.0)
+def asked_to_end(
+    script: str, *words: str, serves: bool, grace: float, rest: float = guard.REST
+) -> subprocess.Popen[str]:
+    """The guard of a script that has begun (it prints "on") and may serve, right after SIGTERM."""
+    process = guarded(sys.executable, "-c", script, *words, grace=grace, rest=rest)
     assert process.stdout is not None
-    assert process.stdout.readline() == "on\n"
+    with process.stdout as out:
+        assert out.readline() == "on\n"
     if serves:
         process.send_signal(signal.SIGUSR1)
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == code
-    process.stdout.close()
+    return process
+
+
+@pytest.mark.parametrize(("serves", "code"), [(False, 42), (True, 137)])
+def test_sigterm_is_repeated_only_until_it_serves(serves: bool, code: int) -> None:
+    assert asked_to_end(COUNTS, "2", serves=serves, grace=1.0).wait(20) == code
 
 
 IGNORES = """
@@ -113,16 +120,9 @@ signal.pause()
 def test_a_command_that_lost_all_its_processes_before_it_served_is_not_waited_for(
     serves: bool, words: tuple[str, ...], waits: bool
 ) -> None:
-    process = guarded(sys.executable, "-c", IGNORES, *words, grace=60.0, rest=0.5)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "on\n"
-    if serves:
-        process.send_signal(signal.SIGUSR1)
-        time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
+    process = asked_to_end(IGNORES, *words, serves=serves, grace=60.0, rest=0.5)
     if waits:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(3)
         process.send_signal(signal.SIGINT)
     assert process.wait(20) == 137
-    process.stdout.close()

@@ -1,11 +1,10 @@
-"""What the compiled kernels do, on the CPU: the same arguments and effects as the methods of ``launch.Kernels``, in torch.
+"""The operators of ``ops.py`` on the CPU: the effects of the compiled kernels (``launch.Kernels``), in torch.
 
-Sizes as in ``launch.py``. float32 is taken beside the kernels' own dtypes.
+Sizes as in ``launch.py``. float32 is taken beside the kernels' own dtypes. What only the choice of a compiled kernel needs is taken
+and not used.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -36,7 +35,7 @@ def prefill(
     rows = _rows(start, end, slot)
     if not rows:
         return
-    _clear(rows, slot, fresh, state, norm)
+    _clear([row for row, _, _ in rows], slot, fresh, state, norm)
     if cache is not None and block_table is not None and position is not None:
         # Tokens that lie in no row are never looked at.
         k, v = (x.new_zeros(q.shape[0], *x.shape[1:]) for x in (k, v))
@@ -44,7 +43,7 @@ def prefill(
             k[first:last], v[first:last] = _paged(cache, block_table[row], position[row], last - first, v.shape[-1])
     chunks = vectorised.cut(rows)
     answers = vectorised.prefill(q, k, v, state, norm, slot.long()[chunks.rows], chunks, _wide(proj))
-    _write(out, chunks.tokens, answers, mask)
+    vectorised.write(out, chunks.tokens, answers, mask)
 
 
 def absorb(
@@ -56,13 +55,15 @@ def absorb(
     slot: Tensor,
     state: Tensor,
     norm: Tensor,
+    tokens: int,
     *,
     fresh: Tensor | None = None,
     proj: Tensor | None = None,
+    group: int = 1,
 ) -> None:
     """See ``Kernels.absorb``."""
     rows = _rows(start, end, slot)
-    _clear(rows, slot, fresh, state, norm)
+    _clear([row for row, _, _ in rows], slot, fresh, state, norm)
     for row, first, last in rows:
         k, v = _paged(cache, block_table[row], position[row], last - first, state.shape[-1])
         added, count = vectorised.absorb(k, v, _wide(proj))
@@ -87,10 +88,10 @@ def decode(
 ) -> None:
     """See ``Kernels.decode``."""
     rows = (slot >= 0).nonzero()[:, 0]
-    _clear([(r, 0, 1) for r in rows.tolist()], slot, fresh, state, norm)
+    _clear(rows.tolist(), slot, fresh, state, norm)
     at = token.long()[rows]
     answers = vectorised.decode(q[at], k[at], v[at], state, norm, slot.long()[rows], _wide(proj))
-    _write(out, at, answers, mask)
+    vectorised.write(out, at, answers, mask)
 
 
 def entropy(
@@ -99,7 +100,8 @@ def entropy(
     start: Tensor,
     end: Tensor,
     mask: Tensor,
-    band: tuple[int, int],
+    first: int,
+    last: int,
     threshold: float,
     scale: float,
     *,
@@ -108,13 +110,14 @@ def entropy(
     block_table: Tensor | None = None,
     position: Tensor | None = None,
     score: Tensor | None = None,
+    feature_size: int = 0,
+    value_size: int = 0,
 ) -> None:
     """See ``Kernels.entropy``.
 
     Raises:
         ValueError: the band begins where there are not 64 keys yet.
     """
-    first, last = band
     if first < LANDMARKS - 1 and last > first:
         raise ValueError(f"position {first} has fewer than {LANDMARKS} keys: it has no entropy score")
     for row, begin, stop in _rows(start, end, slot):
@@ -125,7 +128,7 @@ def entropy(
         if not len(inside):
             continue
         seen = LANDMARKS * torch.div(where[inside] + 1, LANDMARKS, rounding_mode="floor")
-        landmarks = torch.arange(LANDMARKS) * seen[:, None] // LANDMARKS  # [n, 64]
+        landmarks = vectorised.landmarks(seen)  # [n, 64]
         if cache is not None and block_table is not None:
             size = cache.shape[2]
             keys = cache[block_table[row].long()[landmarks // size], :, landmarks % size, : q.shape[-1]]
@@ -135,8 +138,7 @@ def entropy(
             raise ValueError("keys come from k or from pages")
         groups = keys.shape[2]
         asked = q[begin + inside].float().unflatten(1, (groups, -1))
-        logs = (torch.einsum("nhgd,nmhd->nhgm", asked, keys.float()) * scale).log_softmax(-1)
-        scores = (-(logs.exp() * logs).sum(-1) / math.log(LANDMARKS)).mean(-1)
+        scores = vectorised.entropy(torch.einsum("nhgd,nmhd->nhgm", asked, keys.float()) * scale).mean(-1)
         mask[begin + inside] = (scores > threshold).to(mask.dtype)
         if score is not None:
             score[begin + inside] = scores
@@ -149,9 +151,9 @@ def _rows(start: Tensor, end: Tensor, slot: Tensor | None) -> list[tuple[int, in
     return [(row, a, b) for row, (a, b, s) in enumerate(given) if b > a and s >= 0]
 
 
-def _clear(rows: list[tuple[int, int, int]], slot: Tensor, fresh: Tensor | None, state: Tensor, norm: Tensor) -> None:
+def _clear(rows: list[int], slot: Tensor, fresh: Tensor | None, state: Tensor, norm: Tensor) -> None:
     if fresh is not None:
-        new = slot.long()[[row for row, _, _ in rows if fresh[row]]]
+        new = slot.long()[[row for row in rows if fresh[row]]]
         state[new], norm[new] = 0.0, 0.0
 
 
@@ -165,14 +167,3 @@ def _paged(cache: Tensor, table: Tensor, position: Tensor, count: int, value_siz
 
 def _wide(proj: Tensor | None) -> Tensor | None:
     return None if proj is None else proj.float()
-
-
-def _write(out: Tensor, at: Tensor, answers: Tensor, mask: Tensor | None) -> None:
-    """Answers [n, H, D_v] into out [T, H, D], zeros behind D_v; a masked group of a token is left as it is."""
-    padded = out.new_zeros(len(at), *out.shape[1:])
-    padded[..., : answers.shape[-1]] = answers.to(out.dtype)
-    if mask is not None:
-        group = out.shape[1] // mask.shape[1]
-        elsewhere = mask[at].bool().repeat_interleave(group, 1)[..., None]
-        padded = torch.where(elsewhere, out[at], padded)
-    out[at] = padded

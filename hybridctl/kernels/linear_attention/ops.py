@@ -107,32 +107,13 @@ def _gpu_entropy(
     )  # fmt: skip
 
 
-def _cpu_absorb(
-    cache: Tensor, block_table: Tensor, position: Tensor, start: Tensor, end: Tensor, slot: Tensor, state: Tensor,
-    norm: Tensor, tokens: int, *, fresh: Tensor | None = None, proj: Tensor | None = None, group: int = 1,
-) -> None:  # fmt: skip
-    on_cpu.absorb(cache, block_table, position, start, end, slot, state, norm, fresh=fresh, proj=proj)
-
-
-def _cpu_entropy(
-    q: Tensor, k: Tensor | None, start: Tensor, end: Tensor, mask: Tensor, first: int, last: int, threshold: float,
-    scale: float, *, slot: Tensor | None = None, cache: Tensor | None = None, block_table: Tensor | None = None,
-    position: Tensor | None = None, score: Tensor | None = None, feature_size: int = 0, value_size: int = 0,
-) -> None:  # fmt: skip
-    on_cpu.entropy(
-        q, k, start, end, mask, (first, last), threshold, scale,
-        slot=slot, cache=cache, block_table=block_table, position=position, score=score,
-    )  # fmt: skip
-
-
 def _nothing(*arguments: object, **named: object) -> None:
     """Without numbers there is nothing to write."""
 
 
 _GPU = {"prefill": _gpu_prefill, "absorb": _gpu_absorb, "decode": _gpu_decode, "entropy": _gpu_entropy}
-_CPU = {"prefill": on_cpu.prefill, "absorb": _cpu_absorb, "decode": on_cpu.decode, "entropy": _cpu_entropy}
 for _name, _schema in SCHEMAS.items():
     _LIBRARY.define(PREFIX + _name + _schema)
     _LIBRARY.impl(PREFIX + _name, _GPU[_name], "CUDA")
-    _LIBRARY.impl(PREFIX + _name, _CPU[_name], "CPU")
+    _LIBRARY.impl(PREFIX + _name, getattr(on_cpu, _name), "CPU")
     torch.library.register_fake(f"{NAMESPACE}::{PREFIX}{_name}", _nothing, lib=_LIBRARY)

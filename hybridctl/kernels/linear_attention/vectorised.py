@@ -6,11 +6,14 @@ z [slots, H_k, F], float32. The arithmetic is float32 whatever the inputs are. `
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from hybridctl.kernels.linear_attention.routing import LANDMARKS
 
 FLOOR = 1e-6  # exp of a very negative number underflows to 0
 
@@ -137,3 +140,30 @@ def _before(state: Tensor, slot: Any, added: Tensor, before: Tensor, first: int,
     running = torch.cat([state[slot].unsqueeze(0), added[first:last]]).cumsum(0)
     before[first:last] = running[:-1]
     state[slot] = running[-1]
+
+
+def write(out: Tensor, at: Tensor, answers: Tensor, mask: Tensor | None = None) -> None:
+    """Answers [n, H, D_v] to the tokens ``at`` into out [T, H, D], zeros behind D_v.
+
+    mask [T, H_k]: not 0 where a group of a token is answered elsewhere, and is left as it is.
+    """
+    answers = answers.to(out.dtype)
+    if answers.shape[-1] != out.shape[-1]:
+        padded = out.new_zeros(len(at), *out.shape[1:])
+        padded[..., : answers.shape[-1]] = answers
+        answers = padded
+    if mask is not None:
+        elsewhere = mask[at].bool().repeat_interleave(out.shape[1] // mask.shape[1], 1)[..., None]
+        answers = torch.where(elsewhere, out[at], answers)
+    out[at] = answers
+
+
+def landmarks(seen: Tensor) -> Tensor:
+    """[n, 64]: the positions of the landmark keys where c = ``seen`` [n], a multiple of 64: ⌊i·c/64⌋."""
+    return torch.arange(LANDMARKS) * seen[:, None] // LANDMARKS
+
+
+def entropy(scores: Tensor) -> Tensor:
+    """Of softmax(scores) over the last axis, which are the 64 landmarks, divided by log 64: 0 … 1."""
+    logs = scores.log_softmax(-1)
+    return -(logs.exp() * logs).sum(-1) / math.log(LANDMARKS)

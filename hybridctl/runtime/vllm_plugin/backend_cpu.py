@@ -256,12 +256,7 @@ class RoutedCPUImpl(CPUAttentionBackendImpl):
             parts.append((work.chunks.tokens, out))
         COUNTERS.add("linear", work.linear_tokens, routing.share)
         for at, out in parts:
-            if routing.value_size == output.shape[-1]:
-                output[at] = out.to(output.dtype)
-            else:
-                padded = output.new_zeros(len(at), *output.shape[1:])
-                padded[..., : routing.value_size] = out
-                output[at] = padded
+            vectorised.write(output, at, out)
 
 
 class RoutedCPUBackend(CPUAttentionBackend):

@@ -6,15 +6,15 @@ g = H / H_k, D head size. ``kernels.linear_attention.routing`` defines the score
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from hybridctl.kernels.linear_attention import vectorised
 from hybridctl.runtime.compute_unit import LINEAR
-from hybridctl.runtime.entropy import LANDMARKS, TILE
+from hybridctl.runtime.entropy import TILE
 from hybridctl.runtime.partition import Range
 
 
@@ -55,9 +55,7 @@ class Band:
         dots = (
             torch.matmul(queries.flatten(2, 3), landmarks.float().permute(0, 2, 3, 1)) * scale
         )  # [N, H_k, lanes·g, m]
-        logs = dots.log_softmax(-1)
-        entropy = -(logs.exp() * logs).sum(-1) / math.log(LANDMARKS)
-        mean = entropy.view(tiles, groups, self.lanes, heads // groups).mean(-1)
+        mean = vectorised.entropy(dots).view(tiles, groups, self.lanes, heads // groups).mean(-1)
         return mean[self.tile, :, self.lane]
 
     def linear(self, scores: Tensor) -> Tensor:
@@ -79,7 +77,6 @@ def band_of(runs: Sequence[tuple[int, int, int, int, int]], rules: Sequence[Rang
     tile = new.cumsum(0) - 1
     first = new.nonzero()[:, 0]
     lane = torch.arange(len(run)) - first[tile]
-    keys = torch.arange(LANDMARKS)[None, :] * context[first][:, None] // LANDMARKS
     thresholds = torch.tensor([rule.threshold for rule in rules], dtype=torch.float32)
     return Band(
         at=q0[run] + inside,
@@ -87,7 +84,7 @@ def band_of(runs: Sequence[tuple[int, int, int, int, int]], rules: Sequence[Rang
         lane=lane,
         lanes=int(lane.max()) + 1,
         rows=row[run][first],
-        keys=keys,
+        keys=vectorised.landmarks(context[first]),
         threshold=thresholds[run],
         inclusive=torch.tensor([rule.inclusive for rule in rules])[run],
         above_linear=torch.tensor([rule.above == LINEAR for rule in rules])[run],

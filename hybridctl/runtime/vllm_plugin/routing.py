@@ -7,7 +7,7 @@ from typing import Any
 
 from hybridctl.errors import UsageError
 from hybridctl.runtime.compute_unit import FLASH
-from hybridctl.runtime.dispatcher import HybridAttentionDispatcher
+from hybridctl.runtime.dispatcher import NEEDED_BY_VALUE, HybridAttentionDispatcher
 from hybridctl.runtime.hybrid_config import ModelShape, parse
 
 # Of dispatcher.FEATURES, what this runtime executes beyond one route by position.
@@ -61,15 +61,12 @@ def refuse(vllm_config: Any, dispatcher: HybridAttentionDispatcher) -> None:
     if cache.mamba_cache_mode == "all":
         lines.append("--mamba-cache-mode all: states are kept at block ends only (align)")
     if dispatcher.by_value:
-        field = "route_by prompt_length" if dispatcher.config.route_by == "prompt_length" else "batch_policy uniform"
-        if vllm_config.scheduler_config.enable_chunked_prefill:
-            lines.append(
-                f"{field} with chunked prefill: a chunk does not tell the length (--no-enable-chunked-prefill)"
-            )
-        if cache.enable_prefix_caching:
-            lines.append(
-                f"{field} with prefix caching: what is cached took another's kernel (--no-enable-prefix-caching)"
-            )
+        on = vllm_config.scheduler_config.enable_chunked_prefill, cache.enable_prefix_caching
+        lines += [
+            f"{dispatcher.rule_by_value} with {what}: {why} ({flag})"
+            for (flag, (what, why)), given in zip(NEEDED_BY_VALUE.items(), on, strict=True)
+            if given
+        ]
     if any(made != sorted(made) for made in map(dispatcher.permutation, dispatcher.layers)):
         # The rows of the projections stand in another order than in the checkpoint.
         if vllm_config.lora_config is not None:

@@ -152,7 +152,7 @@ def test_entropy(paged: bool) -> None:
         assert bool((got == (scores > 0.9))[(scores - 0.9).abs() > 1e-5].all())
         assert 0 < int(got.sum()) < got.numel()
     with pytest.raises(ValueError, match="no entropy score"):
-        on_cpu.entropy(b.q, b.k, b.start, b.end, mask, (10, 90), 0.9, 1.0)
+        on_cpu.entropy(b.q, b.k, b.start, b.end, mask, 10, 90, 0.9, 1.0)
 
 
 def arguments(name: str) -> tuple[tuple[object, ...], dict[str, object]]:
